@@ -1,0 +1,1 @@
+"""Agents: the port, and one module per agent."""

@@ -1,0 +1,1 @@
+"""Benchmarks: rows become tasks for agents and evaluations for graders."""

@@ -1,0 +1,1 @@
+"""Grading: patch capture and application, the official parsers, verdicts."""

@@ -1,0 +1,1 @@
+"""Results: records, the ledger, totals, and how they are told."""

@@ -1,0 +1,1 @@
+"""Sandboxes: contracts, the Docker backend, ownership and clean-up."""
