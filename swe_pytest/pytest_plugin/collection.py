@@ -1,0 +1,159 @@
+"""Collection: a suite.yaml is a module of checks, parametrized by its cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from swe_pytest.problem import InvalidFiles
+
+if TYPE_CHECKING:
+    from swe_pytest.suites.plan import Case, Plan
+
+SUITE_FILE = "suite.yaml"
+_PLANS: pytest.StashKey[dict[Path, Plan]] = pytest.StashKey()
+
+
+def plan_of(path: Path, config: pytest.Config) -> Plan:
+    """Return the plan of a suite file under the command line's options; each file is read once a session.
+
+    Raises: InvalidFiles with every problem found. Ids that the suite does not have are left out here:
+    they are judged over all suites together, in `check_selection`.
+    """
+    from swe_pytest.suites.plan import load_suite, plan
+
+    plans = config.stash.setdefault(_PLANS, {})
+    if path not in plans:
+        loaded = load_suite(path, config.rootpath)
+        known = loaded.instance_ids()
+        asked: Sequence[str] = config.getoption("--swe-instance")
+        config_name: str | None = config.getoption("--swe-config")
+        elsewhere = (asked and not any(name in known for name in asked)) or (
+            config_name is not None and config_name not in loaded.config_names()
+        )
+        plans[path] = plan(
+            loaded,
+            instances=[name for name in asked if name in known],
+            config=None if elsewhere else config_name,
+            repeats=config.getoption("--swe-repeats"),
+            limit=0 if elsewhere else config.getoption("--swe-limit"),
+        )
+    return plans[path]
+
+
+def suite_files(config: pytest.Config) -> list[Path]:
+    """Return the suite files that the command line's arguments name or contain."""
+    found: list[Path] = []
+    for argument in config.args:
+        path = (config.invocation_params.dir / argument.split("::")[0]).resolve()
+        if path.is_file() and path.name == SUITE_FILE:
+            found.append(path)
+        elif path.is_dir():
+            found += sorted(file for file in path.rglob(SUITE_FILE) if _is_suite(file))
+    return list(dict.fromkeys(found))
+
+
+def check_selection(config: pytest.Config) -> None:
+    """Refuse instance ids and config names that no collected suite has, before anything is collected.
+
+    Runs in the controller, so that it is one usage error also under xdist.
+    Raises: pytest.UsageError that lists near matches.
+    """
+    from swe_pytest.suites.plan import load_suite, near
+
+    asked: Sequence[str] = config.getoption("--swe-instance")
+    config_name: str | None = config.getoption("--swe-config")
+    if not asked and config_name is None:
+        return
+    instances: set[str] = set()
+    configs: set[str] = set()
+    for path in suite_files(config):
+        try:
+            loaded = load_suite(path, config.rootpath)
+        except InvalidFiles:
+            return  # collection reports it, with all its problems
+        instances |= set(loaded.instance_ids())
+        configs |= set(loaded.config_names())
+    unknown = [f"--swe-instance {name}: {near(name, instances)}" for name in asked if name not in instances]
+    if config_name is not None and config_name not in configs:
+        unknown.append(f"--swe-config {config_name}: {near(config_name, configs)}")
+    if unknown:
+        raise pytest.UsageError("\n".join(unknown))
+
+
+def _is_suite(path: Path) -> bool:
+    """Tell ours from other tools' suite.yaml files, which a run over a whole tree may meet."""
+    try:
+        text = path.read_bytes()[:65536]
+    except OSError:
+        return False
+    return any(line.startswith((b"benchmark:", b"configs:")) for line in text.splitlines())
+
+
+def collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """The pytest_collect_file hook."""
+    if file_path.name != SUITE_FILE:
+        return None
+    explicit = any(
+        (parent.config.invocation_params.dir / argument.split("::")[0]).resolve() == file_path
+        for argument in parent.config.args
+    )
+    if not explicit and not _is_suite(file_path):
+        return None
+    return SuiteModule.from_parent(parent, path=file_path)
+
+
+class SuiteModule(pytest.Module):
+    """A suite file as pytest sees it: the checks module, of which the suite names the functions it wants."""
+
+    def _getobj(self) -> ModuleType:
+        from swe_pytest.pytest_plugin import checks
+
+        return checks
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            self.plan = plan_of(self.path, self.config)
+        except InvalidFiles as invalid:
+            raise self.CollectError(str(invalid)) from None
+        self.add_marker("swe")
+        return super().collect()
+
+    def wants(self, name: str) -> bool:
+        """Say whether the suite lists the check that this test function makes."""
+        return name.removeprefix("test_") in self.plan.checks
+
+
+def generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The pytest_generate_tests hook: cases for checks, and for users' tests with the swe mark."""
+    if "case" not in metafunc.fixturenames:
+        return
+    module = metafunc.definition.getparent(SuiteModule)
+    marker = metafunc.definition.get_closest_marker("swe")
+    if module is not None:
+        cases = module.plan.cases(metafunc.function.__name__.removeprefix("test_"))
+    elif marker is not None:
+        cases = _marked_cases(metafunc, marker)
+    else:
+        return
+    metafunc.parametrize("case", cases, ids=[case.id for case in cases], indirect=True)
+
+
+def _marked_cases(metafunc: pytest.Metafunc, marker: pytest.Mark) -> list[Case]:
+    suite = marker.kwargs.get("suite") or (marker.args[0] if marker.args else None)
+    if not isinstance(suite, str):
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: say @pytest.mark.swe(suite='path/of/the/suite')")
+    here = metafunc.definition.path.parent
+    places = [base / suite for base in (here, metafunc.config.rootpath)]
+    path = next((place for place in places if place.exists()), places[0]).resolve()
+    if path.is_dir():
+        path = path / SUITE_FILE
+    try:
+        cases = plan_of(path, metafunc.config).cases(marker.kwargs.get("check", "rollout"))
+    except InvalidFiles as invalid:
+        raise pytest.Collector.CollectError(str(invalid)) from None
+    return cases
