@@ -1,0 +1,5 @@
+import sys
+
+from swe_pytest.cli import main
+
+sys.exit(main())

@@ -1,0 +1,129 @@
+"""The pytest plugin. Importing it is light: pydantic, docker and the rest come with the first suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from swe_pytest.pytest_plugin import collection, outcomes, summary
+from swe_pytest.pytest_plugin.fixtures import case, episode, run_episode, task_sandbox, verifier_sandbox
+from swe_pytest.pytest_plugin.member import MEMBER, Member, RunFacts
+from swe_pytest.pytest_plugin.options import MARKER, add_options
+from swe_pytest.pytest_plugin.owner import OWNER, Owner
+from swe_pytest.pytest_plugin.xdist_hooks import XdistHooks
+
+__all__ = ["case", "episode", "run_episode", "task_sandbox", "verifier_sandbox"]
+
+pytest.register_assert_rewrite("swe_pytest.pytest_plugin.checks", "swe_pytest.pytest_plugin.contract")
+
+pytest_collect_file = collection.collect_file
+pytest_generate_tests = collection.generate_tests
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+    facts = _run_facts(config)
+    config.stash[MEMBER] = Member(facts)
+    if not hasattr(config, "workerinput"):
+        config.stash[OWNER] = Owner(facts, config)
+        if config.pluginmanager.hasplugin("dsession") or config.pluginmanager.hasplugin("xdist"):
+            config.pluginmanager.register(XdistHooks(config), "swe_pytest_xdist")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if MEMBER in config.stash:
+        config.stash[MEMBER].close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Iterable[None]:
+    # A list is made by this one process; as a wrapper this runs before xdist decides about workers.
+    if config.getoption("--swe-list"):
+        config.option.numprocesses = None
+        config.option.dist = "no"
+        config.option.tx = []
+    return (yield)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    owner = session.config.stash.get(OWNER, None)
+    if owner is not None:
+        if not (session.config.getoption("--swe-list") or session.config.getoption("collectonly")):
+            owner.refuse_reuse()
+        collection.check_selection(session.config)
+
+
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> list[pytest.Item] | None:
+    if isinstance(collector, collection.SuiteModule) and name.startswith("test_") and not collector.wants(name):
+        return []
+    return None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The plan is known: write it down and, in a session of one process, take ownership of the run."""
+    config = session.config
+    if config.getoption("--swe-list") or config.getoption("collectonly"):
+        return
+    from swe_pytest.pytest_plugin.plan import case_of
+
+    if not any(case_of(item) is not None for item in session.items):
+        return
+    worker = getattr(config, "workerinput", {}).get("workerid")
+    config.stash[MEMBER].join(session.items, write_plan=worker in (None, "gw0"))
+    if worker is None:
+        config.stash[OWNER].begin()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    if session.config.getoption("--swe-list"):
+        summary.print_list(session)
+        return True
+    return None
+
+
+pytest_runtest_makereport = outcomes.pytest_runtest_makereport
+pytest_report_teststatus = outcomes.pytest_report_teststatus
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    outcomes.note(report)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config = session.config
+    config.stash[MEMBER].close()
+    owner = config.stash.get(OWNER, None)
+    if owner is not None:
+        owner.finish(session, exitstatus)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    owner = config.stash.get(OWNER, None)
+    if owner is not None and owner.told is not None:
+        summary.print_told(terminalreporter, owner)
+
+
+def _run_facts(config: pytest.Config) -> RunFacts:
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        run_id, directory, owner = worker["swe_pytest"]
+        return RunFacts(run_id, Path(directory), owner, worker["workerid"])
+    from swe_pytest.sandbox.ownership import current_owner, new_run_id, valid_run_id
+
+    run_id = config.getoption("--swe-run-id") or new_run_id()
+    if not valid_run_id(run_id):
+        raise pytest.UsageError(
+            f"--swe-run-id {run_id!r}: use letters, digits, dot, dash and underscore, at most 48, first a letter or digit"
+        )
+    chosen: Path | None = config.getoption("--swe-run-dir")
+    directory = config.invocation_params.dir / (chosen or Path("swe-pytest-runs") / run_id)
+    return RunFacts(run_id, directory, current_owner(), "main")

@@ -1,0 +1,179 @@
+"""A process's part in a run: it runs episodes. Nothing of an engine is touched before the first one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from swe_pytest.results.record import EpisodeRecord
+
+if TYPE_CHECKING:
+    from swe_pytest.episode.run import Run
+    from swe_pytest.grading.workspace import Workspace
+    from swe_pytest.results.run_dir import RunDir
+    from swe_pytest.sandbox.contract import Sandbox
+    from swe_pytest.sandbox.engine import Engine
+    from swe_pytest.suites.plan import Case
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What every process of a run must agree on. `process` is "main" or an xdist worker's id."""
+
+    run_id: str
+    directory: Path
+    owner: str
+    process: str
+
+
+class Member:
+    """Runs the episodes of this process. Use `member_of(config)`."""
+
+    def __init__(self, facts: RunFacts) -> None:
+        self.facts = facts
+        self._opened = ExitStack()
+        self._run: Run | None = None
+        self._planned: set[str] = set()
+        self._task: dict[str, ExitStack] = {}
+
+    # -- the plan -------------------------------------------------------------------------------------
+
+    def join(self, items: list[pytest.Item], *, write_plan: bool) -> None:
+        """Take part in the run: hold this process's lock, and write down the plan if that falls to us."""
+        from swe_pytest.pytest_plugin.plan import planned_cases
+        from swe_pytest.results.ledger import Ledger
+        from swe_pytest.sandbox.lifeline import hold_lock
+
+        directory = self.directory()
+        self._opened.enter_context(hold_lock(directory.lock(self.facts.process)))
+        planned = planned_cases(items)
+        self._planned.update(case.case_id for case in planned)
+        if write_plan:
+            Ledger(directory.ledger).plan(planned)
+
+    def directory(self) -> RunDir:
+        """The run's directory, made if need be."""
+        from swe_pytest.results.run_dir import RunDir
+
+        return RunDir.create(self.facts.directory)
+
+    # -- episodes -------------------------------------------------------------------------------------
+
+    def run_episode(self, case: Case, item: pytest.Item) -> EpisodeRecord:
+        """Run a case for an item; its facts become the item's user_properties."""
+        from swe_pytest.episode.episode import run_episode
+        from swe_pytest.results.junit import properties_of
+
+        run = self._open()
+        self._ensure_planned(run, case, item)
+        record = run_episode(case, run)
+        item.user_properties[:] = [*item.user_properties, *properties_of(record)]
+        return record
+
+    @contextmanager
+    def task_sandbox(self, case: Case, item: pytest.Item) -> Iterator[Sandbox]:
+        """A seeded task sandbox; `verifier_sandbox` of the same item removes it early."""
+        from swe_pytest.benchmarks.registry import benchmark
+        from swe_pytest.episode.lifecycle import sandbox_spec
+        from swe_pytest.grading.workspace import seed_workspace
+
+        run = self._open()
+        task, _ = benchmark(case.benchmark).load(case.ref)
+        with ExitStack() as stack:
+            self._task[item.nodeid] = stack
+            stack.callback(self._task.pop, item.nodeid, None)
+            run.provider.ensure_image(task.image)
+            sandbox = stack.enter_context(run.provider.open(sandbox_spec(case, task, "task", task.workdir)))
+            seed_workspace(
+                sandbox, task.workdir, task.base_commit, timeout_s=case.config.limits.seed_s
+            )
+            yield sandbox
+
+    @contextmanager
+    def verifier_sandbox(self, case: Case, patch: bytes, item: pytest.Item) -> Iterator[Sandbox]:
+        """A fresh sandbox with the patch applied, after the item's task sandbox has been removed."""
+        from swe_pytest.benchmarks.registry import benchmark
+        from swe_pytest.episode.lifecycle import sandbox_spec
+        from swe_pytest.sandbox.errors import CommandFailed
+
+        task_stack = self._task.get(item.nodeid)
+        if task_stack is not None:
+            task_stack.close()
+        run = self._open()
+        task, gold = benchmark(case.benchmark).load(case.ref)
+        run.provider.ensure_image(task.image)
+        with run.provider.open(sandbox_spec(case, task, "verifier", task.workdir)) as sandbox:
+            if patch:
+                applied = sandbox.exec(
+                    ["git", "-c", "safe.directory=*", "apply", "--whitespace=nowarn", "-"],
+                    timeout_s=case.config.limits.capture_s,
+                    stdin=patch,
+                    workdir=task.workdir,
+                )
+                if applied.exit_code != 0:
+                    raise CommandFailed(
+                        f"{task.instance_id}: the patch does not apply: {applied.stderr.decode(errors='replace')}",
+                        container=sandbox.name,
+                        remedy="make the patch against the starting tree",
+                    )
+            yield sandbox
+
+    def close(self) -> None:
+        """Leave the run: what this process opened is closed. Idempotent."""
+        self._run = None
+        self._opened.close()
+
+    # -- the inside -----------------------------------------------------------------------------------
+
+    def _open(self) -> Run:
+        if self._run is None:
+            from swe_pytest.episode.run import open_run
+            from swe_pytest.sandbox.engine import find_engine
+            from swe_pytest.sandbox.ownership import Ownership
+
+            engine = find_engine()
+            facts = self.facts
+            if facts.process != "main":
+                self._opened.enter_context(_controller_watched(self.directory(), facts, engine))
+            ownership = Ownership(facts.run_id, facts.owner, facts.process)
+            self._run = self._opened.enter_context(open_run(self.directory(), ownership, engine))
+        return self._run
+
+    def _ensure_planned(self, run: Run, case: Case, item: pytest.Item) -> None:
+        """A case that a user's own fixture made is planned now: planned = measured + masked + not run, always."""
+        from swe_pytest.pytest_plugin.plan import planned_case
+
+        if case.case_id not in self._planned:
+            self._planned.add(case.case_id)
+            run.ledger.plan([planned_case(case, item.nodeid)])
+
+
+@contextmanager
+def _controller_watched(directory: RunDir, facts: RunFacts, engine: Engine) -> Iterator[None]:
+    """While inside, the controller's death ends this worker at once, and its containers with it."""
+    from swe_pytest.sandbox.lifeline import watch_lock
+    from swe_pytest.sandbox.sweep import sweep_process
+
+    def controller_died() -> None:
+        # Nobody is left to report to; the guardian removes whatever this last sweep does not.
+        try:
+            sweep_process(engine, facts.run_id, facts.process)
+        finally:
+            os._exit(70)
+
+    with watch_lock(directory.lock("controller"), controller_died):
+        yield
+
+
+MEMBER: pytest.StashKey[Member] = pytest.StashKey()
+
+
+def member_of(config: pytest.Config) -> Member:
+    """Return this process's member. Raises: KeyError outside a configured session."""
+    return config.stash[MEMBER]

@@ -1,0 +1,37 @@
+"""Our own words for outcomes: resolved, unresolved, masked, not run."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from swe_pytest.pytest_plugin.fixtures import EpisodeMasked
+
+Status = tuple[str, str, str | tuple[str, dict[str, bool]]]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A masked episode is told by its reason; where in our code it was raised helps nobody."""
+    report = yield
+    if call.excinfo is not None and isinstance(call.excinfo.value, EpisodeMasked):
+        report.longrepr = str(call.excinfo.value)
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> Status | None:
+    """Letters and words for items that ran an episode; all others keep pytest's."""
+    told = dict(getattr(report, "user_properties", ()))
+    outcome = told.get("outcome")
+    if outcome == "not_run" and report.skipped:
+        return "not run", "-", ("NOT RUN", {"yellow": True})
+    if outcome == "masked" and report.failed and report.when != "teardown":
+        return "masked", "M", ("MASKED", {"red": True})
+    if outcome == "measured" and report.when == "call" and report.passed:
+        if told.get("resolved") == "true":
+            return "resolved", "R", ("RESOLVED", {"green": True})
+        return "unresolved", "u", ("UNRESOLVED", {"yellow": True})
+    return None

@@ -1,0 +1,188 @@
+"""The controller's part in a run: it owns every container, keeps the books, and answers for both.
+
+Everything an engine holds for the run belongs to the controller, also what workers made. The layers of
+clean-up, from the inside out: each stage's own exit; the sweep and leak assertion in `finish`; the
+guardian process, which outlives us; the time-to-live of each container; the sweep of dead owners in
+`begin` of the next run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from swe_pytest.pytest_plugin.member import RunFacts
+
+if TYPE_CHECKING:
+    from swe_pytest.results.aggregate import RunResults
+    from swe_pytest.results.run_dir import RunDir
+    from swe_pytest.sandbox.engine import Engine
+
+# After SIGTERM everything must be told within 15 s; workers get most of it to end their episodes.
+_WORKERS_END_S = 8.0
+_SWEEP_S = 30.0
+
+
+@dataclass(slots=True)
+class Told:
+    """What `finish` found, for the terminal and the exit status."""
+
+    results: RunResults
+    leaked: list[str] = field(default_factory=list)
+    gates: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+class Owner:
+    """Owns the run. Begun only when there are cases to run; ordinary pytest sessions never meet it."""
+
+    def __init__(self, facts: RunFacts, config: pytest.Config) -> None:
+        self.facts = facts
+        self.config = config
+        self.begun = False
+        self.reported: set[str] = set()
+        self.told: Told | None = None
+        self._held = ExitStack()
+        self._engine: Engine | None = None
+
+    def refuse_reuse(self) -> None:
+        """Raises: pytest.UsageError when the run directory already holds a run: results are never mixed."""
+        if (self.facts.directory / "ledger.jsonl").exists():
+            raise pytest.UsageError(
+                f"{self.facts.directory} already holds a run; choose another --swe-run-id or --swe-run-dir, "
+                f"or look at it with: swe-pytest report {self.facts.directory}"
+            )
+
+    def begin(self) -> None:
+        """Take ownership before the first container can exist. Raises: EngineUnreachable."""
+        from swe_pytest.results.ledger import Ledger
+        from swe_pytest.sandbox.engine import find_engine
+        from swe_pytest.sandbox.guardian import guard
+        from swe_pytest.sandbox.lifeline import hold_lock
+        from swe_pytest.sandbox.sweep import sweep_dead_owners
+
+        if self.begun:
+            return
+        self.begun = True
+        directory = self.directory()
+        self._held.enter_context(hold_lock(directory.lock("controller")))
+        self._held.enter_context(_sigterm_unwinds())
+        Ledger(directory.ledger).run_begin(self.facts.run_id, sys.argv)
+        self._engine = find_engine()
+        self._held.enter_context(guard(self._engine, self.facts.run_id, log=directory.path / "guardian.log"))
+        sweep_dead_owners(self._engine)
+
+    def directory(self) -> RunDir:
+        """The run's directory, made if need be."""
+        from swe_pytest.results.run_dir import RunDir
+
+        return RunDir.create(self.facts.directory)
+
+    def worker_died(self, process: str) -> None:
+        """Remove what a dead worker left. Its case is masked when its crash is reported."""
+        from swe_pytest.results.ledger import Ledger
+        from swe_pytest.sandbox.sweep import sweep_process
+
+        if self.begun and self._engine is not None:
+            Ledger(self.directory().ledger).worker_died(process)
+            sweep_process(self._engine, self.facts.run_id, process)
+
+    def finish(self, session: pytest.Session, exitstatus: int) -> None:
+        """End the run: workers ended, nothing left, every planned case told, results written, gates judged.
+
+        Sets `session.exitstatus`: gates decide about masked cases; a leak or books that do not add up
+        always fail the run.
+        """
+        from swe_pytest.pytest_plugin.reconcile import tell_the_rest
+        from swe_pytest.results.aggregate import write_results
+        from swe_pytest.results.ledger import Ledger
+
+        if not self.begun:
+            return
+        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
+        directory = self.directory()
+        ledger = Ledger(directory.ledger)
+        try:
+            if interrupted:
+                self._end_workers(directory)
+            leaked = self._sweep()
+            tell_the_rest(self, session, directory)
+            ledger.run_end(int(exitstatus), interrupted=interrupted)
+            results = write_results(directory)
+            self.told = Told(results, leaked=[] if interrupted else leaked)
+            self._judge(session, exitstatus)
+        finally:
+            self._held.close()
+
+    def _end_workers(self, directory: RunDir) -> None:
+        """Ask workers to unwind their episodes, wait for them, and end those that do not."""
+        from swe_pytest.sandbox.lifeline import holder_pid, watch_lock
+
+        waits: list[tuple[threading.Event, int]] = []
+        with ExitStack() as watches:
+            for lock in directory.process_locks():
+                pid = holder_pid(lock)
+                if pid is None or pid == os.getpid():
+                    continue
+                ended = threading.Event()
+                watches.enter_context(watch_lock(lock, ended.set))
+                _signal(pid, signal.SIGTERM)
+                waits.append((ended, pid))
+            for ended, pid in waits:
+                if not ended.wait(_WORKERS_END_S):
+                    _signal(pid, signal.SIGKILL)
+
+    def _sweep(self) -> list[str]:
+        """Remove what is left of the run and return its names: in a run that was not interrupted, leaks."""
+        from swe_pytest.sandbox.sweep import sweep_run
+
+        if self._engine is None:
+            return []
+        swept = sweep_run(self._engine, self.facts.run_id, within_s=_SWEEP_S)
+        return [*swept.containers, *swept.networks, *swept.volumes, *swept.left]
+
+    def _judge(self, session: pytest.Session, exitstatus: int) -> None:
+        from swe_pytest.pytest_plugin.judgement import judge_run
+
+        told = self.told
+        assert told is not None
+        session.exitstatus = judge_run(told, session, exitstatus)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass  # it ended by itself, which is what was asked for
+
+
+class _sigterm_unwinds:
+    """While inside, the first SIGTERM unwinds the process like Ctrl-C; later ones change nothing."""
+
+    def __enter__(self) -> None:
+        self._before = None
+        self._received = False
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._unwind)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+
+    def _unwind(self, number: int, frame: FrameType | None) -> None:
+        from swe_pytest.episode.failure import Terminated
+
+        if not self._received:
+            self._received = True
+            raise Terminated("SIGTERM")
+
+
+OWNER: pytest.StashKey[Owner] = pytest.StashKey()

@@ -1,0 +1,82 @@
+"""At the end every planned case is told: what no process could report any more, the controller reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from swe_pytest.results.junit import properties_of_planned
+from swe_pytest.results.ledger import EpisodeEnd, Ledger, PlannedCase, read_ledger
+from swe_pytest.results.record import Failure, Outcome
+
+if TYPE_CHECKING:
+    from swe_pytest.pytest_plugin.owner import Owner
+    from swe_pytest.results.run_dir import RunDir
+
+
+def tell_the_rest(owner: Owner, session: pytest.Session, directory: RunDir) -> None:
+    """Report every planned case that pytest has not reported: masked where it had begun, else not run."""
+    ledger = Ledger(directory.ledger)
+    state = read_ledger(directory.ledger)
+    for planned in state.planned.values():
+        if planned.nodeid in owner.reported:
+            continue
+        end = state.ended.get(planned.case_id)
+        if end is None and planned.case_id in state.begun:
+            end = EpisodeEnd.masked(
+                planned.case_id,
+                Failure("interrupted", "session.close", True, f"{planned.instance_id}: the run was interrupted"),
+            )
+            ledger.append(end)
+        for report in _reports(planned, end):
+            session.config.hook.pytest_runtest_logreport(report=report)
+
+
+def mask_crashed(owner: Owner, nodeid: str, report: pytest.TestReport) -> None:
+    """Turn xdist's report of a crashed worker into a masked episode: infrastructure, never a zero."""
+    directory = owner.directory()
+    state = read_ledger(directory.ledger)
+    for planned in state.planned.values():
+        if planned.nodeid == nodeid and planned.case_id not in state.ended:
+            failure = Failure("worker_died", "session.close", False, f"{planned.instance_id}: {report.longrepr}")
+            end = EpisodeEnd.masked(planned.case_id, failure)
+            Ledger(directory.ledger).append(end)
+            report.when = "setup"
+            report.longrepr = f"masked: {end.mask_reason}"
+            report.user_properties[:] = properties_of_planned(planned, end)
+
+
+def teardown_of(report: pytest.TestReport) -> pytest.TestReport:
+    """Return a teardown report after another: only that makes JUnit writers take the properties."""
+    closing = pytest.TestReport(
+        nodeid=report.nodeid,
+        location=report.location,
+        keywords={},
+        outcome="passed",
+        longrepr=None,
+        when="teardown",
+        user_properties=list(report.user_properties),
+    )
+    node = getattr(report, "node", None)
+    if node is not None:
+        closing.node = node  # type: ignore[attr-defined]
+    return closing
+
+
+def _reports(planned: PlannedCase, end: EpisodeEnd | None) -> list[pytest.TestReport]:
+    path = planned.nodeid.split("::")[0]
+    failed = end is not None and end.outcome is Outcome.MASKED
+    longrepr: str | tuple[str, int, str] = (path, 0, "not run: the session ended before it")
+    if end is not None:
+        longrepr = f"masked: {end.mask_reason}" if failed else (path, 0, f"{end.outcome}, but not reported in time")
+    report = pytest.TestReport(
+        nodeid=planned.nodeid,
+        location=(path, None, planned.nodeid.split("::", 1)[-1]),
+        keywords={},
+        outcome="failed" if failed else "skipped",
+        longrepr=longrepr,
+        when="setup",
+        user_properties=properties_of_planned(planned, end),
+    )
+    return [report, teardown_of(report)]
