@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -21,27 +22,29 @@ _PLANS: pytest.StashKey[dict[Path, Plan]] = pytest.StashKey()
 def plan_of(path: Path, config: pytest.Config) -> Plan:
     """Return the plan of a suite file under the command line's options; each file is read once a session.
 
-    Raises: InvalidFiles with every problem found. Ids that the suite does not have are left out here:
-    they are judged over all suites together, in `check_selection`.
+    Names that this suite does not have select nothing in it: whether any suite has them is judged over
+    all of them, in `check_selection`. Raises: InvalidFiles with every problem found.
     """
-    from swe_pytest.suites.plan import load_suite, plan
+    from swe_pytest.suites.plan import Plan, load_suite, plan
 
     plans = config.stash.setdefault(_PLANS, {})
     if path not in plans:
         loaded = load_suite(path, config.rootpath)
-        known = loaded.instance_ids()
+        for warning in loaded.warnings:
+            warnings.warn(pytest.PytestWarning(str(warning)), stacklevel=2)
         asked: Sequence[str] = config.getoption("--swe-instance")
-        config_name: str | None = config.getoption("--swe-config")
-        elsewhere = (asked and not any(name in known for name in asked)) or (
-            config_name is not None and config_name not in loaded.config_names()
-        )
-        plans[path] = plan(
-            loaded,
-            instances=[name for name in asked if name in known],
-            config=None if elsewhere else config_name,
-            repeats=config.getoption("--swe-repeats"),
-            limit=0 if elsewhere else config.getoption("--swe-limit"),
-        )
+        name: str | None = config.getoption("--swe-config")
+        here = {row.instance_id for row in loaded.rows}.intersection(asked)
+        if (asked and not here) or (name is not None and name not in {each.name for each in loaded.configs}):
+            plans[path] = Plan(loaded, (), ())
+        else:
+            plans[path] = plan(
+                loaded,
+                instances=sorted(here),
+                config=name,
+                repeats=config.getoption("--swe-repeats"),
+                limit=config.getoption("--swe-limit"),
+            )
     return plans[path]
 
 
@@ -63,26 +66,33 @@ def check_selection(config: pytest.Config) -> None:
     Runs in the controller, so that it is one usage error also under xdist.
     Raises: pytest.UsageError that lists near matches.
     """
-    from swe_pytest.suites.plan import load_suite, near
+    from swe_pytest.suites.plan import UnknownConfig, UnknownInstance, UnknownName, load_suite
 
     asked: Sequence[str] = config.getoption("--swe-instance")
-    config_name: str | None = config.getoption("--swe-config")
-    if not asked and config_name is None:
+    name: str | None = config.getoption("--swe-config")
+    if not asked and name is None:
         return
-    instances: set[str] = set()
+    selected: set[str] = set()
+    others: set[str] = set()
     configs: set[str] = set()
     for path in suite_files(config):
         try:
             loaded = load_suite(path, config.rootpath)
         except InvalidFiles:
             return  # collection reports it, with all its problems
-        instances |= set(loaded.instance_ids())
-        configs |= set(loaded.config_names())
-    unknown = [f"--swe-instance {name}: {near(name, instances)}" for name in asked if name not in instances]
-    if config_name is not None and config_name not in configs:
-        unknown.append(f"--swe-config {config_name}: {near(config_name, configs)}")
+        selected.update(row.instance_id for row in loaded.rows)
+        others.update(loaded.unselected)
+        configs.update(each.name for each in loaded.configs)
+    unknown: list[UnknownName] = []
+    missing = [each for each in dict.fromkeys(asked) if each not in selected]
+    if missing:
+        left_out = [each for each in missing if each in others]
+        note = f"{', '.join(left_out)}: in the rows, but not selected by any suite" if left_out else ""
+        unknown.append(UnknownInstance(missing, sorted(selected), note))
+    if name is not None and name not in configs:
+        unknown.append(UnknownConfig([name], sorted(configs)))
     if unknown:
-        raise pytest.UsageError("\n".join(unknown))
+        raise pytest.UsageError("\n".join(str(each) for each in unknown))
 
 
 def _is_suite(path: Path) -> bool:

@@ -21,6 +21,12 @@ def case_of(item: pytest.Item) -> Case | None:
     return found if isinstance(found, Case) else None
 
 
+def runs_episode(item: pytest.Item) -> bool:
+    """Say whether an item will run an episode: a test may also take a case for its sandboxes alone."""
+    names = getattr(item, "fixturenames", ())
+    return "episode" in names or "run_episode" in names
+
+
 def planned_case(case: Case, nodeid: str) -> PlannedCase:
     """Return what the ledger keeps of a case."""
     return PlannedCase(
@@ -36,6 +42,9 @@ def planned_case(case: Case, nodeid: str) -> PlannedCase:
 
 
 def planned_cases(items: list[pytest.Item]) -> list[PlannedCase]:
-    """Return the planned cases of a session's items, in order."""
-    found = ((case_of(item), item.nodeid) for item in items)
-    return [planned_case(case, nodeid) for case, nodeid in found if case is not None]
+    """Return what a session's items plan to run, in order."""
+    return [
+        planned_case(case, item.nodeid)
+        for item in items
+        if runs_episode(item) and (case := case_of(item)) is not None
+    ]
