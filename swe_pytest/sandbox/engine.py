@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from swe_pytest.sandbox import wire
 from swe_pytest.sandbox.errors import EngineUnreachable
@@ -47,20 +47,14 @@ class Engine:
 
     def ping(self, timeout_s: float = PING_TIMEOUT_S) -> None:
         """Return when the engine has answered. Raises: EngineUnreachable."""
-        answer = self.call("GET", "/_ping", timeout_s=timeout_s)
-        if answer.status != 200:
-            raise EngineUnreachable(
-                f"what listens at {self.host} ({self.source}) answered a ping with {answer.status}"
-                f" {answer.message}",
-                remedy="look whether it is a container engine, and at its log",
-            )
+        self._expect("/_ping", timeout_s)
 
     def client(self, timeout_s: float = 60.0) -> docker.APIClient:
         """A low-level client of the docker package; `timeout_s` bounds each wait for an answer.
 
         Raises: EngineUnreachable.
         """
-        self.ping()
+        version = cast("dict[str, str]", self._expect("/version", PING_TIMEOUT_S).json())["ApiVersion"]
         import docker
         import docker.errors
         import docker.tls
@@ -71,14 +65,17 @@ class Engine:
             verify=self.tls.verify,
         )
         try:
-            return docker.APIClient(
-                base_url=self.host, version="auto", timeout=max(1, round(timeout_s)), tls=tls or False
+            client = docker.APIClient(
+                base_url=self.host, version=version, timeout=max(1, round(timeout_s)), tls=tls or False
             )
         except docker.errors.DockerException as error:
             raise EngineUnreachable(
-                f"the engine at {self.host} ({self.source}) answers pings, but: {error}",
+                f"the engine at {self.host} ({self.source}) answers, but: {error}",
                 remedy="look whether `docker version` works with it",
             ) from error
+        # Else a CA bundle or proxy meant for the web (REQUESTS_CA_BUNDLE, HTTP_PROXY) would be used here.
+        client.trust_env = False
+        return client
 
     def call(
         self, method: str, path: str, query: Mapping[str, str] | None = None, *, timeout_s: float = 60.0
@@ -102,6 +99,16 @@ class Engine:
             raise EngineUnreachable(
                 f"the engine at {self.host} refused GET {path}: {answer.status} {answer.message}",
                 remedy="look at the engine's log",
+            )
+        return answer
+
+    def _expect(self, path: str, timeout_s: float) -> Answer:
+        answer = self.call("GET", path, timeout_s=timeout_s)
+        if answer.status != 200:
+            raise EngineUnreachable(
+                f"what listens at {self.host} ({self.source}) answered {path} with {answer.status}"
+                f" {answer.message}",
+                remedy="look whether it is a container engine, and at its log",
             )
         return answer
 
@@ -130,14 +137,14 @@ _START = "start it (`systemctl start docker`, or open Docker Desktop), or name a
 
 
 def _join_group(host: str) -> str:
-    group = "docker"
-    if host.startswith("unix://"):
-        import grp
+    import grp
 
-        try:
-            group = grp.getgrgid(Path(host.removeprefix("unix://")).stat().st_gid).gr_name
-        except (OSError, KeyError):
-            group = "docker"
+    try:
+        group = grp.getgrgid(Path(host.removeprefix("unix://")).stat().st_gid).gr_name
+    except (OSError, KeyError):
+        group = "docker"
+    if group == "root":  # joining that one would be too high a price
+        return "run as root, give the socket to a group of its own, or use a rootless engine"
     return f"join its group (`sudo usermod -aG {group} $USER`, then log in again), or use a rootless engine"
 
 

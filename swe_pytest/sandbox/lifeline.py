@@ -55,8 +55,8 @@ def hold_lock(path: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RuntimeError(
-                f"{path} is held by process {holder_pid(path) or 'unknown'}: another run uses this directory; "
-                "wait for its end or choose another one"
+                f"{path} is held by process {holder_pid(path) or 'unknown'}: another run uses this "
+                "directory; wait for its end or choose another one"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, current_owner().encode(), 0)

@@ -31,7 +31,7 @@ def ownership(engine: Engine) -> Iterator[Ownership]:
 
 @pytest.fixture
 def start(engine: Engine, base_image: str) -> Iterator[Callable[..., tuple[str, str]]]:
-    """start(ownership, …) starts an idle container with the labels of that run and returns its name and id."""
+    """start(ownership, …) starts an idle container labelled as that run's and returns its name and id."""
     client = engine.client()
 
     def start_one(
