@@ -74,7 +74,7 @@ class SwebenchBenchmark(Benchmark):
                 start, offset = offset, offset + len(raw)
                 if not raw.strip():
                     continue
-                row = _parse(path, number, raw)
+                row = parse_row(path, number, raw)
                 if isinstance(row, Problem):
                     problems.append(row)
                     continue
@@ -117,7 +117,7 @@ class SwebenchBenchmark(Benchmark):
                 raw = file.read(ref.length)
         except OSError as error:
             raise InvalidFiles([Problem(ref.path, 0, 0, f"cannot be read: {error.strerror}")]) from error
-        row = _parse(ref.path, ref.line, raw)
+        row = parse_row(ref.path, ref.line, raw)
         if (
             isinstance(row, Problem)
             or (row.get("instance_id"), row.get("image")) != (ref.instance_id, ref.image)
@@ -174,7 +174,8 @@ class SwebenchBenchmark(Benchmark):
         return f"run `swe-pytest prepare {self.name}`, or name rows in the suite: `rows: FILE`"
 
 
-def _parse(path: Path, number: int, raw: bytes) -> Row | Problem:
+def parse_row(path: Path, number: int, raw: bytes) -> Row | Problem:
+    """Return the JSON object in a line of a rows file, or what is wrong with it as JSON."""
     try:
         row: object = json.loads(raw)
     except json.JSONDecodeError as error:
