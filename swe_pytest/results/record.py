@@ -73,7 +73,7 @@ class TestStatuses:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that the integrity checks noticed. `decisive` findings made the reward differ from official."""
+    """Something that the integrity checks noticed; `decisive` ones made the reward differ from official."""
 
     rule: str
     detail: str
@@ -82,7 +82,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What grading found. `official` is the pinned grader's word, `reward` ours; `reason` says why a zero is one.
+    """What grading found: `official` is the pinned grader's word, `reward` ours, `reason` why a zero is one.
 
     `apply_step` is the step of the ladder that worked ("" when none did or none was needed).
     """
@@ -139,7 +139,8 @@ class EpisodeRecord:
 
     `case_id` is unique in the run; `check` is the check that asked for the episode; `attempts` counts
     tries, earlier ones are kept as `earlier_failures`. Durations are seconds by stage. `versions` and
-    `digests` say what produced this: swe_pytest, git head, grader, engine, agent; suite, config, row, dataset.
+    `digests` say what produced this: swe_pytest, git head, grader, engine, agent; suite, config, row,
+    dataset.
     """
 
     case_id: str
