@@ -9,9 +9,9 @@ from dataclasses import asdict
 from swe_pytest.benchmarks.registry import benchmark
 from swe_pytest.benchmarks.task import Gold, Task
 from swe_pytest.episode.fault import FaultPlan
-from swe_pytest.episode.lifecycle import Attempt
+from swe_pytest.episode.lifecycle import Attempt, verifier_spec
 from swe_pytest.episode.run import Run
-from swe_pytest.grading.evaluation import evaluation_to_json
+from swe_pytest.grading.stored import write_evaluation, write_run
 from swe_pytest.results.encoding import write_record
 from swe_pytest.results.record import (
     AgentFacts,
@@ -20,6 +20,7 @@ from swe_pytest.results.record import (
     Outcome,
     SandboxFacts,
 )
+from swe_pytest.suites.config import config_digest
 from swe_pytest.suites.plan import Case
 
 
@@ -96,12 +97,12 @@ def _record(
             )
             for life in lives
         ),
-        verifier_network=attempt.verifier_network,
+        verifier_network=verifier_spec(case, task, gold).network,
         durations=dict(attempt.journal.durations),
         versions={**run.versions, "agent": f"{config.agent.harness} {attempt.agent_version}".strip()},
         digests={
             "suite": case.suite_digest,
-            "config": case.config_digest,
+            "config": config_digest(config),
             "row": gold.row_digest,
             "image": attempt.image.digest or attempt.image.id if attempt.image is not None else "",
         },
@@ -117,17 +118,17 @@ def _store(case: Case, run: Run, gold: Gold, attempt: Attempt, record: EpisodeRe
     files: dict[str, bytes] = {
         "journal.jsonl": b"".join(
             json.dumps(asdict(entry), sort_keys=True).encode() + b"\n" for entry in record.journal
-        ),
-        "evaluation.json": json.dumps(evaluation_to_json(gold.evaluation)).encode(),
+        )
     }
     if attempt.patch is not None:
         files["patch.diff"] = attempt.patch.data
     if attempt.agent is not None:
         files["agent.log"] = attempt.agent.log
-    if attempt.evidence is not None:
-        files["test_output.txt"] = attempt.evidence.log
-        files["trace.json"] = json.dumps(attempt.evidence.trace).encode()
     for name, data in files.items():
         (directory / name).write_bytes(data)
+    write_evaluation(directory, gold.evaluation)
+    if attempt.verification is not None:
+        trace, result = attempt.verification
+        write_run(directory, trace, result, result.exit_code)
     write_record(directory, record)
     run.ledger.episode_end(record)

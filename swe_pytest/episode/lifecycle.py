@@ -4,36 +4,66 @@ from __future__ import annotations
 
 import secrets
 import time
-from contextlib import ExitStack, contextmanager
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from swe_pytest.agents.contract import AgentEnd, AgentResult
 from swe_pytest.agents.registry import make_agent
-from swe_pytest.benchmarks.registry import benchmark
 from swe_pytest.benchmarks.task import Gold, Task
 from swe_pytest.episode.failure import DeadlinePassed, Masked, failure_of
 from swe_pytest.episode.fault import FaultPlan, FaultySandbox, verifier_killed_on_start
 from swe_pytest.episode.journal import Journal
 from swe_pytest.episode.run import Run
 from swe_pytest.grading.capture import CapturedPatch, capture_patch
-from swe_pytest.grading.evaluate import evaluation_script, read_trace
-from swe_pytest.grading.integrity import runner_paths
+from swe_pytest.grading.evaluate import Trace, evaluation_script, read_trace
+from swe_pytest.grading.runner_files import runner_paths
 from swe_pytest.grading.verdict import empty_patch_verdict, judge
 from swe_pytest.grading.workspace import Workspace, seed_workspace
 from swe_pytest.results.record import Failure, Stage, Verdict
-from swe_pytest.sandbox.contract import Image, Sandbox, SandboxSpec
+from swe_pytest.sandbox.contract import MIB, Image, Network, Sandbox, SandboxSpec, ScriptResult
 from swe_pytest.sandbox.errors import SandboxError
 from swe_pytest.suites.plan import Case
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a verdict rests on, as bytes: enough to compute it again without a container."""
+# A larger patch is no patch but a mistake, and would only fill disks.
+MAX_PATCH = 64 * MIB
 
-    log: bytes
-    control: bytes
-    nonce: str
+
+def task_spec(case: Case, task: Task) -> SandboxSpec:
+    """Return the task sandbox of a case. Nothing grader-only can get in: it is not given."""
+    sandbox, limits = case.config.sandbox, case.config.limits
+    return SandboxSpec(
+        image=task.image,
+        role="task",
+        case_id=case.case_id,
+        user=sandbox.user,
+        env=sandbox.env,
+        network=sandbox.network,
+        cpus=sandbox.cpus,
+        memory=sandbox.memory,
+        pids=sandbox.pids,
+        disk=sandbox.disk,
+        ttl_s=limits.sandbox_ttl_s,
+        cap_add=tuple(sandbox.cap_add),
+    )
+
+
+def verifier_spec(case: Case, task: Task, gold: Gold) -> SandboxSpec:
+    """Return the verifier sandbox of a case; by default its network is what the official evaluation needs."""
+    verifier, limits = case.config.verifier, case.config.limits
+    network: Network = gold.evaluation.network if verifier.network == "benchmark" else verifier.network
+    return SandboxSpec(
+        image=task.image,
+        role="verifier",
+        case_id=case.case_id,
+        env=verifier.env,
+        network=network,
+        cpus=verifier.cpus,
+        memory=verifier.memory,
+        pids=verifier.pids,
+        ttl_s=limits.sandbox_ttl_s,
+    )
 
 
 @dataclass(slots=True)
@@ -51,7 +81,7 @@ class Attempt:
     agent: AgentResult | None = None
     patch: CapturedPatch | None = None
     verdict: Verdict | None = None
-    evidence: Evidence | None = None
+    verification: tuple[Trace, ScriptResult] | None = None
     failure: Failure | None = None
     _ends: float = 0.0
 
@@ -79,9 +109,7 @@ class Attempt:
             handle = FaultySandbox(sandbox, self.plan)
         self._act(handle)
         with self._stage(Stage.CAPTURE, self.case.config.limits.capture_s) as limit_s:
-            self.patch = capture_patch(
-                sandbox, workspace, timeout_s=limit_s, max_bytes=self.case.config.limits.patch_bytes
-            )
+            self.patch = capture_patch(sandbox, workspace, timeout_s=limit_s, max_bytes=MAX_PATCH)
         self._mask_by_turn()
         # The verifier must never see the task sandbox alive, so this is on the critical path on purpose.
         sandbox.remove()
@@ -104,7 +132,7 @@ class Attempt:
         config = self.case.config
         with self._stage(Stage.SEED, config.limits.seed_s) as limit_s:
             self.image = self.run.provider.ensure_image(self.task.image)
-            sandbox = session.enter_context(self.run.provider.open(self._spec("task")))
+            sandbox = session.enter_context(self.run.provider.open(task_spec(self.case, self.task)))
             workspace = seed_workspace(
                 sandbox, self.task.workdir, self.task.base_commit, timeout_s=limit_s
             )
@@ -165,21 +193,20 @@ class Attempt:
             evaluation,
             patch.data,
             start_tree=workspace.start_tree,
-            restore=runner_paths(patch.facts.files, patch.data, evaluation.gold_paths),
+            restore=runner_paths(
+                patch.facts.files, patch.data, evaluation.gold_paths, evaluation.eval_script
+            ),
             nonce=nonce,
         )
-        spec = self._spec("verifier")
+        spec = verifier_spec(self.case, self.task, self.gold)
         if self.plan is not None and self.plan.fault.target == "verifier":
             with verifier_killed_on_start(self.run.engine, self.case.case_id, self.plan) as hold:
                 result = self.run.provider.run_script(spec, hold + script, files, timeout_s=limit_s)
         else:
             result = self.run.provider.run_script(spec, script, files, timeout_s=limit_s)
-        self.evidence = Evidence(result.output, result.control, nonce)
         trace = read_trace(result.control, nonce)
-        return judge(evaluation, trace, result, patch, self.run.grader)
-
-    def _spec(self, role: str) -> SandboxSpec:
-        return sandbox_spec(self.case, self.task, self.gold, role)
+        self.verification = (trace, result)
+        return judge(evaluation, trace, result, patch.data, self.run.grader)
 
     def _close(self, session: ExitStack) -> None:
         stage_before = self.journal.stage

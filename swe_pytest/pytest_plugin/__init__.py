@@ -31,7 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
     facts = _run_facts(config)
     config.stash[MEMBER] = Member(facts)
     if not hasattr(config, "workerinput"):
-        config.stash[OWNER] = Owner(facts, config)
+        config.stash[OWNER] = Owner(facts)
+        config.pluginmanager.register(config.stash[OWNER], "swe_pytest_owner")
         if config.pluginmanager.hasplugin("dsession") or config.pluginmanager.hasplugin("xdist"):
             config.pluginmanager.register(XdistHooks(config), "swe_pytest_xdist")
 
@@ -93,11 +94,6 @@ pytest_report_teststatus = outcomes.pytest_report_teststatus
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    outcomes.note(report)
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     config.stash[MEMBER].close()
@@ -108,8 +104,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     owner = config.stash.get(OWNER, None)
-    if owner is not None and owner.told is not None:
-        summary.print_told(terminalreporter, owner)
+    if owner is not None:
+        summary.print_results(terminalreporter, owner)
 
 
 def _run_facts(config: pytest.Config) -> RunFacts:

@@ -10,7 +10,7 @@ from swe_pytest.pytest_plugin.contract import (
     assert_order,
 )
 from swe_pytest.pytest_plugin.fixtures import EpisodeRunner
-from swe_pytest.results.junit import properties_of
+from swe_pytest.results.properties import properties_of
 from swe_pytest.results.record import EpisodeRecord, Outcome, Stage
 from swe_pytest.suites.plan import Case
 

@@ -48,6 +48,11 @@ def plan_of(path: Path, config: pytest.Config) -> Plan:
     return plans[path]
 
 
+def plans_of(config: pytest.Config) -> list[Plan]:
+    """Return every plan of the session so far."""
+    return list(config.stash.get(_PLANS, {}).values())
+
+
 def suite_files(config: pytest.Config) -> list[Path]:
     """Return the suite files that the command line's arguments name or contain."""
     found: list[Path] = []

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from swe_pytest.pytest_plugin.owner import Told
+    from swe_pytest.pytest_plugin.owner import Owner
 
 
-def judge_run(told: Told, exitstatus: int, *, failed: int, masked: int) -> int:
+def judge_run(owner: Owner, exitstatus: int) -> int:
     """Return the session's exit status.
 
-    `failed` counts items that failed for any other reason than being masked, `masked` those that were.
-    Gates decide: where every suite's gates hold, masked cases alone do not fail the run. A violated gate,
-    a leak, or books that do not add up fail it always.
+    Gates decide: where nothing failed but masked cases, and every suite that has some sets a mask_rate
+    gate that holds, the run passes. A violated gate, a leak, a dead guardian, or books that do not add
+    up fail it always. A session that was interrupted or misused keeps pytest's own status.
     """
-    if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+    results = owner.results
+    if results is None or exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         return exitstatus
-    if told.leaked or told.gates or told.problems:
+    if owner.leaked or owner.problems or results.violations or not results.balanced:
         return int(pytest.ExitCode.TESTS_FAILED)
-    if exitstatus == pytest.ExitCode.TESTS_FAILED and failed == 0 and masked:
+    gated = {suite for suite, gates in owner.gates().items() if gates.mask_rate is not None}
+    if exitstatus == pytest.ExitCode.TESTS_FAILED and not owner.failed and owner.masked_suites <= gated:
         return int(pytest.ExitCode.OK)
     return exitstatus

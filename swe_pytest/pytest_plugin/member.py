@@ -46,7 +46,7 @@ class Member:
 
     def join(self, items: list[pytest.Item], *, write_plan: bool) -> None:
         """Take part in the run: hold this process's lock, and write down the plan if that falls to us."""
-        from swe_pytest.pytest_plugin.plan import planned_cases
+        from swe_pytest.pytest_plugin.plan import gates_of, planned_cases
         from swe_pytest.results.ledger import Ledger
         from swe_pytest.sandbox.lifeline import hold_lock
 
@@ -55,20 +55,23 @@ class Member:
         planned = planned_cases(items)
         self._planned.update(case.case_id for case in planned)
         if write_plan:
-            Ledger(directory.ledger).plan(planned)
+            ledger = Ledger(directory.ledger)
+            ledger.plan(planned)
+            for suite, gates in gates_of(items).items():
+                ledger.gates(suite, gates)
 
     def directory(self) -> RunDir:
-        """The run's directory, made if need be."""
+        """The run's directory, made and claimed if need be. Raises: RunDirTaken."""
         from swe_pytest.results.run_dir import RunDir
 
-        return RunDir.create(self.facts.directory)
+        return RunDir.claim(self.facts.directory, self.facts.run_id, self.facts.owner)
 
     # -- episodes -------------------------------------------------------------------------------------
 
     def run_episode(self, case: Case, item: pytest.Item) -> EpisodeRecord:
         """Run a case for an item; its facts become the item's user_properties."""
         from swe_pytest.episode.episode import run_episode
-        from swe_pytest.results.junit import properties_of
+        from swe_pytest.results.properties import properties_of
 
         run = self._open()
         self._ensure_planned(run, case, item)
@@ -76,11 +79,17 @@ class Member:
         item.user_properties[:] = [*item.user_properties, *properties_of(record)]
         return record
 
+    def tell_check(self, case_id: str, passed: bool, message: str) -> None:
+        """Write down what the check made of an episode."""
+        from swe_pytest.results.ledger import Ledger
+
+        Ledger(self.directory().ledger).check_end(case_id, passed, message[:2000])
+
     @contextmanager
     def task_sandbox(self, case: Case, item: pytest.Item) -> Iterator[Sandbox]:
         """A seeded task sandbox; `verifier_sandbox` of the same item removes it early."""
         from swe_pytest.benchmarks.registry import benchmark
-        from swe_pytest.episode.lifecycle import sandbox_spec
+        from swe_pytest.episode.lifecycle import task_spec
         from swe_pytest.grading.workspace import seed_workspace
 
         run = self._open()
@@ -89,7 +98,7 @@ class Member:
             self._task[item.nodeid] = stack
             stack.callback(self._task.pop, item.nodeid, None)
             run.provider.ensure_image(task.image)
-            sandbox = stack.enter_context(run.provider.open(sandbox_spec(case, task, "task", task.workdir)))
+            sandbox = stack.enter_context(run.provider.open(task_spec(case, task)))
             seed_workspace(
                 sandbox, task.workdir, task.base_commit, timeout_s=case.config.limits.seed_s
             )
@@ -99,7 +108,7 @@ class Member:
     def verifier_sandbox(self, case: Case, patch: bytes, item: pytest.Item) -> Iterator[Sandbox]:
         """A fresh sandbox with the patch applied, after the item's task sandbox has been removed."""
         from swe_pytest.benchmarks.registry import benchmark
-        from swe_pytest.episode.lifecycle import sandbox_spec
+        from swe_pytest.episode.lifecycle import verifier_spec
         from swe_pytest.sandbox.errors import CommandFailed
 
         task_stack = self._task.get(item.nodeid)
@@ -108,7 +117,7 @@ class Member:
         run = self._open()
         task, gold = benchmark(case.benchmark).load(case.ref)
         run.provider.ensure_image(task.image)
-        with run.provider.open(sandbox_spec(case, task, "verifier", task.workdir)) as sandbox:
+        with run.provider.open(verifier_spec(case, task, gold)) as sandbox:
             if patch:
                 applied = sandbox.exec(
                     ["git", "-c", "safe.directory=*", "apply", "--whitespace=nowarn", "-"],

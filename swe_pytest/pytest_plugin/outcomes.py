@@ -7,6 +7,7 @@ from collections.abc import Generator
 import pytest
 
 from swe_pytest.pytest_plugin.fixtures import EpisodeMasked
+from swe_pytest.pytest_plugin.member import member_of
 
 Status = tuple[str, str, str | tuple[str, dict[str, bool]]]
 
@@ -15,10 +16,15 @@ Status = tuple[str, str, str | tuple[str, dict[str, bool]]]
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A masked episode is told by its reason; where in our code it was raised helps nobody."""
+    """A masked episode is told by its reason; what a check made of its episode goes into the ledger."""
     report = yield
     if call.excinfo is not None and isinstance(call.excinfo.value, EpisodeMasked):
+        # Where in our code it was raised helps nobody.
         report.longrepr = str(call.excinfo.value)
+    told = dict(report.user_properties)
+    if report.when == "call" and "case_id" in told:
+        message = "" if call.excinfo is None else str(call.excinfo.value)
+        member_of(item.config).tell_check(str(told["case_id"]), report.passed, message)
     return report
 
 

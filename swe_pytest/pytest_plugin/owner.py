@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -23,35 +22,31 @@ from swe_pytest.pytest_plugin.member import RunFacts
 
 if TYPE_CHECKING:
     from swe_pytest.results.aggregate import RunResults
+    from swe_pytest.results.gates import Gates
     from swe_pytest.results.run_dir import RunDir
     from swe_pytest.sandbox.engine import Engine
+    from swe_pytest.sandbox.guardian import Guardian
 
 # After SIGTERM everything must be told within 15 s; workers get most of it to end their episodes.
 _WORKERS_END_S = 8.0
 _SWEEP_S = 30.0
 
 
-@dataclass(slots=True)
-class Told:
-    """What `finish` found, for the terminal and the exit status."""
-
-    results: RunResults
-    leaked: list[str] = field(default_factory=list)
-    gates: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-
 class Owner:
     """Owns the run. Begun only when there are cases to run; ordinary pytest sessions never meet it."""
 
-    def __init__(self, facts: RunFacts, config: pytest.Config) -> None:
+    def __init__(self, facts: RunFacts) -> None:
         self.facts = facts
-        self.config = config
         self.begun = False
         self.reported: set[str] = set()
-        self.told: Told | None = None
+        self.failed = 0
+        self.masked_suites: set[str] = set()
+        self.leaked: list[str] = []
+        self.problems: list[str] = []
+        self.results: RunResults | None = None
         self._held = ExitStack()
         self._engine: Engine | None = None
+        self._guardian: Guardian | None = None
 
     def refuse_reuse(self) -> None:
         """Raises: pytest.UsageError when the run directory already holds a run: results are never mixed."""
@@ -63,6 +58,7 @@ class Owner:
 
     def begin(self) -> None:
         """Take ownership before the first container can exist. Raises: EngineUnreachable."""
+        from swe_pytest.episode.run import versions
         from swe_pytest.results.ledger import Ledger
         from swe_pytest.sandbox.engine import find_engine
         from swe_pytest.sandbox.guardian import guard
@@ -75,25 +71,44 @@ class Owner:
         directory = self.directory()
         self._held.enter_context(hold_lock(directory.lock("controller")))
         self._held.enter_context(_sigterm_unwinds())
-        Ledger(directory.ledger).run_begin(self.facts.run_id, sys.argv)
+        Ledger(directory.ledger).run_begin(self.facts.run_id, sys.argv, versions())
         self._engine = find_engine()
-        self._held.enter_context(guard(self._engine, self.facts.run_id, log=directory.path / "guardian.log"))
+        log = directory.path / "guardian.log"
+        self._guardian = self._held.enter_context(guard(self._engine, self.facts.run_id, log=log))
         sweep_dead_owners(self._engine)
 
     def directory(self) -> RunDir:
-        """The run's directory, made if need be."""
+        """The run's directory, made and claimed if need be. Raises: RunDirTaken."""
         from swe_pytest.results.run_dir import RunDir
 
-        return RunDir.create(self.facts.directory)
+        return RunDir.claim(self.facts.directory, self.facts.run_id, self.facts.owner)
 
-    def worker_died(self, process: str) -> None:
+    def gates(self) -> dict[str, Gates]:
+        """What the run's suites demand, as the ledger has it."""
+        from swe_pytest.results.ledger import read_ledger
+
+        return read_ledger(self.directory().ledger).gates
+
+    def worker_died(self, process: str, message: str) -> None:
         """Remove what a dead worker left. Its case is masked when its crash is reported."""
         from swe_pytest.results.ledger import Ledger
         from swe_pytest.sandbox.sweep import sweep_process
 
         if self.begun and self._engine is not None:
-            Ledger(self.directory().ledger).worker_died(process)
+            Ledger(self.directory().ledger).worker_died(process, message)
             sweep_process(self._engine, self.facts.run_id, process)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep count of what pytest was told, to know at the end what is still untold."""
+        if report.when == "teardown":
+            self.reported.add(report.nodeid)
+        if report.failed:
+            told = dict(report.user_properties)
+            if told.get("outcome") == "masked" and report.when == "setup":
+                self.masked_suites.add(str(told["suite"]))
+            else:
+                self.failed += 1
 
     def finish(self, session: pytest.Session, exitstatus: int) -> None:
         """End the run: workers ended, nothing left, every planned case told, results written, gates judged.
@@ -101,6 +116,7 @@ class Owner:
         Sets `session.exitstatus`: gates decide about masked cases; a leak or books that do not add up
         always fail the run.
         """
+        from swe_pytest.pytest_plugin.judgement import judge_run
         from swe_pytest.pytest_plugin.reconcile import tell_the_rest
         from swe_pytest.results.aggregate import write_results
         from swe_pytest.results.ledger import Ledger
@@ -109,16 +125,17 @@ class Owner:
             return
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
         directory = self.directory()
-        ledger = Ledger(directory.ledger)
         try:
             if interrupted:
                 self._end_workers(directory)
-            leaked = self._sweep()
+            left = self._sweep()
             tell_the_rest(self, session, directory)
-            ledger.run_end(int(exitstatus), interrupted=interrupted)
-            results = write_results(directory)
-            self.told = Told(results, leaked=[] if interrupted else leaked)
-            self._judge(session, exitstatus)
+            if self._guardian is not None and (trouble := self._guardian.close()):
+                self.problems.append(trouble)
+            self.leaked = [] if interrupted else left
+            Ledger(directory.ledger).run_end(int(exitstatus), interrupted=interrupted)
+            self.results = write_results(directory)
+            session.exitstatus = judge_run(self, exitstatus)
         finally:
             self._held.close()
 
@@ -148,13 +165,6 @@ class Owner:
             return []
         swept = sweep_run(self._engine, self.facts.run_id, within_s=_SWEEP_S)
         return [*swept.containers, *swept.networks, *swept.volumes, *swept.left]
-
-    def _judge(self, session: pytest.Session, exitstatus: int) -> None:
-        from swe_pytest.pytest_plugin.judgement import judge_run
-
-        told = self.told
-        assert told is not None
-        session.exitstatus = judge_run(told, session, exitstatus)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from swe_pytest.results.ledger import PlannedCase
+from swe_pytest.results.events import PlannedCase
+from swe_pytest.results.gates import Bounds, Gates
 
 if TYPE_CHECKING:
+    from swe_pytest.suites.suite import Rate
     from swe_pytest.suites.plan import Case
 
 
@@ -48,3 +50,20 @@ def planned_cases(items: list[pytest.Item]) -> list[PlannedCase]:
         for item in items
         if runs_episode(item) and (case := case_of(item)) is not None
     ]
+
+
+def gates_of(items: list[pytest.Item]) -> dict[str, Gates]:
+    """Return what the suites of a session's items demand, by suite name."""
+    from swe_pytest.pytest_plugin.collection import plans_of
+
+    names = {case.suite for item in items if (case := case_of(item)) is not None}
+    found: dict[str, Gates] = {}
+    for plan in plans_of(items[0].config) if items else ():
+        gates = plan.loaded.suite.gates
+        if plan.loaded.name in names:
+            found[plan.loaded.name] = Gates(_bounds(gates.resolve_rate), _bounds(gates.mask_rate))
+    return found
+
+
+def _bounds(rate: Rate | None) -> Bounds | None:
+    return None if rate is None else Bounds(rate.min, rate.max)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from swe_pytest.results.junit import properties_of_planned
-from swe_pytest.results.ledger import EpisodeEnd, Ledger, PlannedCase, read_ledger
-from swe_pytest.results.record import Failure, Outcome
+from swe_pytest.results.events import EpisodeEnd, PlannedCase
+from swe_pytest.results.ledger import Ledger, read_ledger
+from swe_pytest.results.properties import Property, plan_properties
+from swe_pytest.results.record import Failure, Outcome, Stage
 
 if TYPE_CHECKING:
     from swe_pytest.pytest_plugin.owner import Owner
@@ -22,15 +23,15 @@ def tell_the_rest(owner: Owner, session: pytest.Session, directory: RunDir) -> N
     for planned in state.planned.values():
         if planned.nodeid in owner.reported:
             continue
-        end = state.ended.get(planned.case_id)
-        if end is None and planned.case_id in state.begun:
-            end = EpisodeEnd.masked(
-                planned.case_id,
-                Failure("interrupted", "session.close", True, f"{planned.instance_id}: the run was interrupted"),
-            )
-            ledger.append(end)
-        for report in _reports(planned, end):
-            session.config.hook.pytest_runtest_logreport(report=report)
+        if planned.case_id in state.begun and planned.case_id not in state.ended:
+            # Its process could not say so any more.
+            message = f"{planned.instance_id}: the run was interrupted"
+            ledger.episode_masked(planned.case_id, Failure("interrupted", str(Stage.CLOSE), True, message))
+    ended = read_ledger(directory.ledger).ended
+    for planned in state.planned.values():
+        if planned.nodeid not in owner.reported:
+            for report in _reports(planned, ended.get(planned.case_id)):
+                session.config.hook.pytest_runtest_logreport(report=report)
 
 
 def mask_crashed(owner: Owner, nodeid: str, report: pytest.TestReport) -> None:
@@ -39,12 +40,14 @@ def mask_crashed(owner: Owner, nodeid: str, report: pytest.TestReport) -> None:
     state = read_ledger(directory.ledger)
     for planned in state.planned.values():
         if planned.nodeid == nodeid and planned.case_id not in state.ended:
-            failure = Failure("worker_died", "session.close", False, f"{planned.instance_id}: {report.longrepr}")
-            end = EpisodeEnd.masked(planned.case_id, failure)
-            Ledger(directory.ledger).append(end)
+            message = f"{planned.instance_id}: {report.longrepr}"
+            Ledger(directory.ledger).episode_masked(
+                planned.case_id, Failure("worker_died", str(Stage.CLOSE), False, message)
+            )
+            end = read_ledger(directory.ledger).ended[planned.case_id]
             report.when = "setup"
             report.longrepr = f"masked: {end.mask_reason}"
-            report.user_properties[:] = properties_of_planned(planned, end)
+            report.user_properties[:] = _properties(planned, end)
 
 
 def teardown_of(report: pytest.TestReport) -> pytest.TestReport:
@@ -64,6 +67,12 @@ def teardown_of(report: pytest.TestReport) -> pytest.TestReport:
     return closing
 
 
+def _properties(planned: PlannedCase, end: EpisodeEnd | None) -> list[Property]:
+    if end is None:
+        return plan_properties(planned, Outcome.NOT_RUN, None, None, "", None)
+    return plan_properties(planned, end.outcome, end.reward, end.resolved, end.mask_reason, end.failure)
+
+
 def _reports(planned: PlannedCase, end: EpisodeEnd | None) -> list[pytest.TestReport]:
     path = planned.nodeid.split("::")[0]
     failed = end is not None and end.outcome is Outcome.MASKED
@@ -77,6 +86,6 @@ def _reports(planned: PlannedCase, end: EpisodeEnd | None) -> list[pytest.TestRe
         outcome="failed" if failed else "skipped",
         longrepr=longrepr,
         when="setup",
-        user_properties=properties_of_planned(planned, end),
+        user_properties=list(_properties(planned, end)),
     )
     return [report, teardown_of(report)]

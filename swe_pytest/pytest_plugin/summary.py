@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 def print_list(session: pytest.Session) -> None:
     """`--swe-list`: the planned cases, their images, and which of those this host lacks."""
-    from swe_pytest.sandbox.docker import missing_images
     from swe_pytest.sandbox.engine import find_engine
     from swe_pytest.sandbox.errors import EngineUnreachable
+    from swe_pytest.sandbox.images import image_store
 
     terminal = session.config.get_terminal_writer()
     cases = [(item.nodeid, case) for item in session.items if (case := case_of(item)) is not None]
@@ -26,7 +26,7 @@ def print_list(session: pytest.Session) -> None:
     for nodeid, case in cases:
         terminal.line(f"{nodeid}  {case.ref.image}")
     try:
-        missing: set[str] | None = set(missing_images(find_engine(), list(images)))
+        missing: set[str] | None = set(image_store(find_engine()).missing(list(images)))
     except EngineUnreachable as error:
         missing = None
         terminal.line(f"images could not be looked up: {error}")
@@ -37,17 +37,17 @@ def print_list(session: pytest.Session) -> None:
     terminal.line(f"{len(cases)} cases planned, {len(images)} images, {absent} missing")
 
 
-def print_told(reporter: pytest.TerminalReporter, owner: Owner) -> None:
+def print_results(reporter: pytest.TerminalReporter, owner: Owner) -> None:
     """The closing table per pair, masked cases with their reasons, and whatever fails the run."""
-    from swe_pytest.results.table import table
+    from swe_pytest.results.table import closing_table
 
-    told = owner.told
-    assert told is not None
+    if owner.results is None:
+        return
     reporter.section("swe_pytest", sep="=")
-    for line in table(told.results):
+    for line in closing_table(owner.results):
         reporter.write_line(line)
-    for line in [*told.gates, *told.problems]:
+    for line in owner.problems:
         reporter.write_line(line, red=True)
-    if told.leaked:
-        reporter.write_line(f"leaked, and removed now: {', '.join(told.leaked)}", red=True)
+    if owner.leaked:
+        reporter.write_line(f"leaked, and removed now: {', '.join(owner.leaked)}", red=True)
     reporter.write_line(f"results: {owner.facts.directory}")

@@ -36,7 +36,7 @@ class XdistHooks:
     @pytest.hookimpl
     def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
         if error:
-            self._owner.worker_died(node.gateway.id)
+            self._owner.worker_died(node.gateway.id, str(error))
 
     @pytest.hookimpl
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
