@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Make the reports again and return the exit status that the module's docstring gives."""
     from swe_pytest.results.aggregate import write_results
     from swe_pytest.results.run_dir import NotARunDir, RunDir
-    from swe_pytest.results.table import closing_table
+    from swe_pytest.results.table import table
 
     try:
         run_dir = RunDir.open(args.run_dir)
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(run_dir.results.read_text(encoding="utf-8"), end="")
     else:
-        print("\n".join(closing_table(results)))
+        print("\n".join(table(results)))
         print(f"reports: {run_dir.results}, {run_dir.junit.name}, {run_dir.failures.name}")
     return exit_status(results)
 

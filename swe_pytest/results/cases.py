@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swe_pytest.results.codec import Malformed
 from swe_pytest.results.encoding import InconsistentRecord, read_record
 from swe_pytest.results.events import EpisodeBegin, EpisodeEnd, PlannedCase
 from swe_pytest.results.ledger import LedgerState, read_ledger
-from swe_pytest.results.properties import Property, plan_properties, properties_of
+from swe_pytest.results.properties import Property, properties_of, properties_of_planned
 from swe_pytest.results.record import EpisodeRecord, Failure, Outcome
 from swe_pytest.results.run_dir import RunDir
 
@@ -139,27 +139,24 @@ def _with_record(state: LedgerState, case: PlannedCase, record: EpisodeRecord) -
 def _without_record(
     state: LedgerState, case: PlannedCase, begun: EpisodeBegin | None, end: EpisodeEnd | None, not_run: str
 ) -> CaseResult:
+    if begun is not None and end is None:
+        end = EpisodeEnd.masked(case.case_id, _interrupted(state, begun))
+        end = replace(end, at=begun.at)  # nobody knows when; the same ledger must give the same results
     check = state.checked.get(case.case_id)
-    outcome, reward, resolved, reason, failure = Outcome.NOT_RUN, None, None, "", None
-    if end is not None:
-        outcome, reward, resolved, failure = end.outcome, end.reward, end.resolved, end.failure
-        reason = end.mask_reason
-    elif begun is not None:
-        outcome, failure = Outcome.MASKED, _interrupted(state, begun)
-        reason = f"{failure.failure_class}: {failure.message}"
+    ran = end is not None and end.outcome is not Outcome.NOT_RUN
     return CaseResult(
         case=case,
-        outcome=outcome,
-        reward=reward,
-        resolved=resolved,
-        mask_reason=reason,
-        failure=failure,
+        outcome=Outcome.NOT_RUN if end is None else end.outcome,
+        reward=None if end is None else end.reward,
+        resolved=None if end is None else end.resolved,
+        mask_reason="" if end is None else end.mask_reason,
+        failure=None if end is None else end.failure,
         earlier_failures=(),
         check_passed=None if check is None else check.passed,
         check_message="" if check is None else check.message,
-        reason=not_run if outcome is Outcome.NOT_RUN else "",
+        reason="" if ran else not_run,
         duration_s=max(0.0, end.at - begun.at) if begun is not None and end is not None else 0.0,
-        properties=tuple(plan_properties(case, outcome, reward, resolved, reason, failure)),
+        properties=tuple(properties_of_planned(case, end)),
     )
 
 

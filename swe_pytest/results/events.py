@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -78,6 +79,12 @@ class EpisodeEnd:
     mask_reason: str
     failure: Failure | None
     attempts: int
+
+    @classmethod
+    def masked(cls, case_id: str, failure: Failure) -> EpisodeEnd:
+        """Make the end of an episode whose own process could write no record, e.g. because it died."""
+        reason = f"{failure.failure_class}: {failure.message}"
+        return cls(time.time(), case_id, Outcome.MASKED, None, None, reason, failure, 1)
 
 
 @dataclass(frozen=True, slots=True)

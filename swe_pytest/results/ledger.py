@@ -28,9 +28,9 @@ from swe_pytest.results.events import (
     WorkerDied,
 )
 from swe_pytest.results.gates import Gates
-from swe_pytest.results.record import EpisodeRecord, Failure, Outcome
+from swe_pytest.results.record import EpisodeRecord, Outcome
 
-__all__ = ["Ledger", "LedgerState", "PlannedCase", "read_ledger"]
+__all__ = ["CheckEnd", "EpisodeBegin", "EpisodeEnd", "Ledger", "LedgerState", "PlannedCase", "read_ledger"]
 
 # A plan is written in lines of so many cases: few enough to read, many enough to be quick.
 _CASES_A_LINE = 500
@@ -102,11 +102,6 @@ class Ledger:
                 record.attempts,
             )
         )
-
-    def episode_masked(self, case_id: str, failure: Failure) -> None:
-        """Say that an episode is masked whose own process could not write a record, e.g. because it died."""
-        reason = f"{failure.failure_class}: {failure.message}"
-        self.append(EpisodeEnd(time.time(), case_id, Outcome.MASKED, None, None, reason, failure, 1))
 
     def check_end(self, case_id: str, passed: bool, message: str = "") -> None:
         """Say what the check made of the episode."""

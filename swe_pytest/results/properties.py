@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swe_pytest.results.events import PlannedCase
+from swe_pytest.results.events import EpisodeEnd, PlannedCase
 from swe_pytest.results.record import EpisodeRecord, Failure, Outcome
 
 Property = tuple[str, str]
@@ -20,7 +20,7 @@ def properties_of(record: EpisodeRecord) -> list[Property]:
         record.instance_id,
         record.repeat,
     )
-    found = plan_properties(
+    found = _facts(
         planned, record.outcome, record.reward, record.resolved, record.mask_reason, record.failure
     )
     found.append(("attempts", str(record.attempts)))
@@ -35,7 +35,14 @@ def properties_of(record: EpisodeRecord) -> list[Property]:
     return found
 
 
-def plan_properties(
+def properties_of_planned(case: PlannedCase, end: EpisodeEnd | None) -> list[Property]:
+    """Return the facts of a case without a record: how it ended by the ledger, or that it was not run."""
+    if end is None:
+        return _facts(case, Outcome.NOT_RUN, None, None, "", None)
+    return _facts(case, end.outcome, end.reward, end.resolved, end.mask_reason, end.failure)
+
+
+def _facts(
     case: PlannedCase,
     outcome: Outcome,
     reward: float | None,
@@ -43,7 +50,6 @@ def plan_properties(
     mask_reason: str,
     failure: Failure | None,
 ) -> list[Property]:
-    """Return the facts that are known of any planned case, with or without a record."""
     found = [
         ("case_id", case.case_id),
         ("instance_id", case.instance_id),

@@ -14,12 +14,12 @@ _WORDS = 3  # so many columns hold words and stand to the left
 _REASON_CHARS = 160
 
 
-def closing_table(results: RunResults, *, limit: int = 20) -> list[str]:
+def table(results: RunResults, *, limit: int = 20) -> list[str]:
     """Return the lines that tell how a run came out; each list of cases is cut after `limit`.
 
     No text of an episode can reach the terminal as anything but printable characters.
     """
-    lines = _table([_HEADINGS, *(_pair_row(pair) for pair in results.pairs)]) if results.pairs else []
+    lines = _columns([_HEADINGS, *(_pair_row(pair) for pair in results.pairs)]) if results.pairs else []
     lines += [line for pair in results.pairs if (line := _repeats(pair))]
     lines += [_check_line(check) for check in results.by_check if check.check != ROLLOUT]
     lines.append(sum_line(results.totals))
@@ -69,7 +69,7 @@ def _pair_row(pair: PairResults) -> tuple[str, ...]:
     return (*names, *map(str, counts), rate)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     last = len(widths) - 1
     lines = []
