@@ -1,1 +1,1 @@
-"""Benchmarks of the harness itself: `make bench`, or `python -m bench [overhead|verification|throughput|collection]`."""
+"""The harness measured: `python -m bench [overhead|verification|throughput|collection]`."""

@@ -36,12 +36,24 @@ def measure(cases: int = 20_000, runs: int = 5) -> list[str]:
 def _collect(target: Path, folder: Path, expected: int) -> tuple[float, float]:
     footprints = folder / "footprints"
     footprints.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "pytest", str(target), "--collect-only", "-q", "-q", "-p", "bench.footprint"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        str(target),
+        "--collect-only",
+        "-q",
+        "-q",
+        "-p",
+        "bench.footprint",
+    ]
     command += ["-p", "no:cacheprovider", "--rootdir", str(folder)]
     environ = {**os.environ, "SWE_PYTEST_BENCH_FOOTPRINTS": str(footprints), "PYTHONPATH": str(ROOT)}
     began = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environ, check=False)
     spent = time.perf_counter() - began
     if done.returncode or f": {expected}" not in done.stdout:
-        raise SystemExit(f"collection failed: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        raise SystemExit(
+            f"collection failed: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        )
     return spent, float((footprints / "controller").read_text())

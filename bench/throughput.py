@@ -25,18 +25,39 @@ def measure(episodes: int = 64, workers: tuple[int, ...] = (1, 2, 4, 8, 16)) -> 
         for count in workers:
             footprints = folder / f"footprints-{count}"
             footprints.mkdir()
-            command = [sys.executable, "-m", "pytest", str(suite), "-q", "-n", str(count), "-p", "bench.footprint"]
-            command += ["-p", "no:cacheprovider", "--swe-run-dir", str(folder / f"run-{count}"), "--rootdir", str(folder)]
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                str(suite),
+                "-q",
+                "-n",
+                str(count),
+                "-p",
+                "bench.footprint",
+            ]
+            command += [
+                "-p",
+                "no:cacheprovider",
+                "--swe-run-dir",
+                str(folder / f"run-{count}"),
+                "--rootdir",
+                str(folder),
+            ]
             environ = {
                 **os.environ,
                 "SWE_PYTEST_BENCH_FOOTPRINTS": str(footprints),
                 "PYTHONPATH": str(ROOT),
             }
             began = time.perf_counter()
-            done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environ, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, cwd=folder, env=environ, check=False
+            )
             spent = time.perf_counter() - began
             if done.returncode:
-                raise SystemExit(f"{count} workers: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}")
+                raise SystemExit(
+                    f"{count} workers: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}"
+                )
             peaks = {file.name: float(file.read_text()) for file in footprints.iterdir()}
             worker = max(peak for role, peak in peaks.items() if role != "controller")
             lines.append(

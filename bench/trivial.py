@@ -62,7 +62,10 @@ def build_image(engine: Engine) -> str:
     except docker.errors.ImageNotFound:
         pass
     created = client.create_container(
-        BASE_IMAGE, ["/bin/sh", "-c", _BUILD], name="swe-pytest-bench-build", labels={"swe-pytest.role": "build"}
+        BASE_IMAGE,
+        ["/bin/sh", "-c", _BUILD],
+        name="swe-pytest-bench-build",
+        labels={"swe-pytest.role": "build"},
     )
     try:
         client.start(created["Id"])
@@ -74,7 +77,10 @@ def build_image(engine: Engine) -> str:
             created["Id"],
             repository,
             tag,
-            conf={"WorkingDir": "/testbed", "Labels": {"swe-pytest.bench.base": base, "swe-pytest.image": "1"}},
+            conf={
+                "WorkingDir": "/testbed",
+                "Labels": {"swe-pytest.bench.base": base, "swe-pytest.image": "1"},
+            },
         )
     finally:
         client.remove_container(created["Id"], force=True)
@@ -112,4 +118,3 @@ def write_suite(folder: Path, rows: list[dict[str, object]], *, repeats: int = 1
         f"  - {{name: gold, agent: {{harness: gold}}, verifier: {{network: none}}, repeats: {repeats}}}\n"
     )
     return folder
-

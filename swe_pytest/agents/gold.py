@@ -41,4 +41,4 @@ class _GoldSession(AgentSession):
         return AgentResult(AgentEnd.NORMAL, 0, turns=1, log=result.stderr)
 
     def close(self) -> None:
-        self.sandbox.end_processes()
+        self.sandbox.check()  # nothing of this agent can still run: it started nothing that outlives its turn

@@ -16,7 +16,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print one line a finding. Returns 1 when no episode could run here."""
-    from swe_pytest.grading.official import Grader, GraderUnavailable
+    from swe_pytest.grading.official import GraderUnavailable, installed_version
     from swe_pytest.sandbox.engine import find_engine
     from swe_pytest.sandbox.errors import EngineUnreachable
     from swe_pytest.sandbox.sweep import list_ours
@@ -25,14 +25,15 @@ def run(args: argparse.Namespace) -> int:
     try:
         engine = find_engine()
         version = engine.client().version()
-        print(f"engine: {engine.host} ({engine.source}), {version['Version']}, {version['Os']}/{version['Arch']}")
+        print(
+            f"engine: {engine.host} ({engine.source}), {version['Version']}, {version['Os']}/{version['Arch']}"
+        )
         print(f"ours in the engine: {len(list_ours(engine))}; swe-pytest gc removes what dead runs left")
     except EngineUnreachable as error:
         well = False
         print(f"engine: {error}")
     try:
-        with Grader() as grader:
-            print(f"grader: swebench {grader.version()}")
+        print(f"grader: swebench {installed_version()}")
     except GraderUnavailable as error:
         well = False
         print(f"grader: {error}")

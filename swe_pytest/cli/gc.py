@@ -24,7 +24,9 @@ def run(args: argparse.Namespace) -> int:
     engine = find_engine()
     owned = list_ours(engine, args.run_id)
     for thing in owned:
-        print(f"{thing.kind} {thing.name}  run {thing.run_id}  case {thing.case_id}  owner {thing.owner_state}")
+        print(
+            f"{thing.kind} {thing.name}  run {thing.run_id}  case {thing.case_id}  owner {thing.owner_state}"
+        )
     if args.dry_run:
         print(f"{len(owned)} found, nothing removed")
         return 0

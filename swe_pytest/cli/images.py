@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     from swe_pytest.problem import InvalidFiles
     from swe_pytest.sandbox.engine import find_engine
     from swe_pytest.sandbox.errors import EngineUnreachable, ImageMissing
-    from swe_pytest.sandbox.images import image_store
+    from swe_pytest.sandbox.images import ensure_image, missing_images
     from swe_pytest.suites.plan import load_suite
 
     images: dict[str, int] = {}
@@ -31,8 +31,8 @@ def run(args: argparse.Namespace) -> int:
             file = path / "suite.yaml" if path.is_dir() else path
             for ref in load_suite(file, Path.cwd()).rows:
                 images[ref.image] = images.get(ref.image, 0) + 1
-        store = image_store(find_engine())
-        missing = set(store.missing(list(images)))
+        engine = find_engine()
+        missing = set(missing_images(engine, list(images)))
     except InvalidFiles as invalid:
         print(invalid)
         return 2
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         state = "missing" if image in missing else "here"
         if image in missing and args.pull:
             try:
-                store.ensure(image)
+                ensure_image(engine, image)
                 state = "pulled"
                 missing.discard(image)
             except (ImageMissing, EngineUnreachable) as error:

@@ -1,4 +1,4 @@
-"""Run a case: its attempts, its record, its files. The record is safe on disk before anything else happens."""
+"""Run a case: its attempts, its record, its files. The record is on disk before anything else happens."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Literal
 from swe_pytest.episode.journal import Journal
 from swe_pytest.sandbox.contract import DEFAULT_MAX_OUTPUT, ExecResult, Sandbox
 from swe_pytest.sandbox.engine import Engine
-from swe_pytest.suites.suite import Fault
+from swe_pytest.suites.case import Fault
 
 # An address where no engine can be: a connection to it is really refused.
 _NO_ENGINE = Engine(host="unix:///nonexistent/swe-pytest-fault.sock", source="fault plan")

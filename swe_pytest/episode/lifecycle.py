@@ -25,7 +25,6 @@ from swe_pytest.sandbox.contract import MIB, Image, Network, Sandbox, SandboxSpe
 from swe_pytest.sandbox.errors import SandboxError
 from swe_pytest.suites.plan import Case
 
-
 # A larger patch is no patch but a mistake, and would only fill disks.
 MAX_PATCH = 64 * MIB
 
@@ -133,9 +132,7 @@ class Attempt:
         with self._stage(Stage.SEED, config.limits.seed_s) as limit_s:
             self.image = self.run.provider.ensure_image(self.task.image)
             sandbox = session.enter_context(self.run.provider.open(task_spec(self.case, self.task)))
-            workspace = seed_workspace(
-                sandbox, self.task.workdir, self.task.base_commit, timeout_s=limit_s
-            )
+            workspace = seed_workspace(sandbox, self.task.workdir, self.task.base_commit, timeout_s=limit_s)
         return sandbox, workspace
 
     def _act(self, handle: Sandbox) -> None:
@@ -166,9 +163,13 @@ class Attempt:
         if result is None:
             return
         if result.end is AgentEnd.TIMEOUT and self.case.config.mask.agent_timeout:
-            raise self._masked(Stage.AGENT_RESPOND, "agent_timeout", f"the agent's wall clock ran out; {result.detail}")
+            raise self._masked(
+                Stage.AGENT_RESPOND, "agent_timeout", f"the agent's wall clock ran out; {result.detail}"
+            )
         if result.end in (AgentEnd.LAUNCH_FAILED, AgentEnd.MODEL_ERROR, AgentEnd.KILLED):
-            raise self._masked(Stage.AGENT_RESPOND, f"agent_{result.end}", result.detail or f"the agent ended: {result.end}")
+            raise self._masked(
+                Stage.AGENT_RESPOND, f"agent_{result.end}", result.detail or f"the agent ended: {result.end}"
+            )
 
     def _mask_by_verdict(self) -> None:
         result, verdict = self.agent, self.verdict

@@ -74,7 +74,7 @@ def parser_names() -> frozenset[str]:
 
     Raises: GraderUnavailable.
     """
-    _require_pinned(_installed_version())
+    _require_pinned(installed_version())
     spec = importlib.util.find_spec("swebench")
     if spec is None or not spec.submodule_search_locations:
         raise GraderUnavailable(_how_to_install("it is not installed"))
@@ -264,7 +264,8 @@ def _verdict(answer: dict[str, object]) -> OfficialVerdict:
     )
 
 
-def _installed_version() -> str:
+def installed_version() -> str:
+    """Return the version of the grader's package. Raises: GraderUnavailable."""
     try:
         return importlib.metadata.version("swebench")
     except importlib.metadata.PackageNotFoundError:

@@ -60,8 +60,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         collection.check_selection(session.config)
 
 
-def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> list[pytest.Item] | None:
-    if isinstance(collector, collection.SuiteModule) and name.startswith("test_") and not collector.wants(name):
+def pytest_pycollect_makeitem(
+    collector: pytest.Collector, name: str, obj: object
+) -> list[pytest.Item] | None:
+    if (
+        isinstance(collector, collection.SuiteModule)
+        and name.startswith("test_")
+        and not collector.wants(name)
+    ):
         return []
     return None
 
@@ -118,7 +124,7 @@ def _run_facts(config: pytest.Config) -> RunFacts:
     run_id = config.getoption("--swe-run-id") or new_run_id()
     if not valid_run_id(run_id):
         raise pytest.UsageError(
-            f"--swe-run-id {run_id!r}: use letters, digits, dot, dash and underscore, at most 48, first a letter or digit"
+            f"--swe-run-id {run_id!r}: use letters, digits and ._- with a letter or digit first, at most 48 of them"
         )
     chosen: Path | None = config.getoption("--swe-run-dir")
     directory = config.invocation_params.dir / (chosen or Path("swe-pytest-runs") / run_id)

@@ -53,7 +53,9 @@ def test_interrupted(case: Case, run_episode: EpisodeRunner) -> None:
     record = run_episode(case)
     fired = [entry for entry in record.journal if entry.event == "fault"]
     assert fired, f"the fault plan never came about: {case.fault}"
-    assert record.outcome is Outcome.MASKED, f"an interrupted episode was {record.outcome}: reward {record.reward}"
+    assert record.outcome is Outcome.MASKED, (
+        f"an interrupted episode was {record.outcome}: reward {record.reward}"
+    )
     assert_masked(record)
     assert_order(record)
     assert_nothing_left(record)

@@ -161,7 +161,9 @@ def generate_tests(metafunc: pytest.Metafunc) -> None:
 def _marked_cases(metafunc: pytest.Metafunc, marker: pytest.Mark) -> list[Case]:
     suite = marker.kwargs.get("suite") or (marker.args[0] if marker.args else None)
     if not isinstance(suite, str):
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: say @pytest.mark.swe(suite='path/of/the/suite')")
+        raise pytest.UsageError(
+            f"{metafunc.definition.nodeid}: say @pytest.mark.swe(suite='path/of/the/suite')"
+        )
     here = metafunc.definition.path.parent
     places = [base / suite for base in (here, metafunc.config.rootpath)]
     path = next((place for place in places if place.exists()), places[0]).resolve()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from swe_pytest.results.record import EpisodeRecord, Outcome, Stage
 
 _ORDER = [str(stage) for stage in Stage]
@@ -43,7 +45,7 @@ def assert_masked(record: EpisodeRecord) -> None:
 def assert_fresh_verifier(record: EpisodeRecord) -> None:
     """By the engine's events: one task sandbox an attempt, and no two of the episode's containers alive at once."""
     lives = sorted(record.sandboxes, key=lambda life: life.created or 0.0)
-    for earlier, later in zip(lives, lives[1:], strict=False):
+    for earlier, later in pairwise(lives):
         assert earlier.removed is not None and later.created is not None, f"{earlier.name} was still there"
         assert earlier.removed <= later.created, f"{earlier.name} and {later.name} lived together"
     if record.outcome is Outcome.MEASURED:

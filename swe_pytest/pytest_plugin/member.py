@@ -15,7 +15,6 @@ from swe_pytest.results.record import EpisodeRecord
 
 if TYPE_CHECKING:
     from swe_pytest.episode.run import Run
-    from swe_pytest.grading.workspace import Workspace
     from swe_pytest.results.run_dir import RunDir
     from swe_pytest.sandbox.contract import Sandbox
     from swe_pytest.sandbox.engine import Engine
@@ -99,9 +98,7 @@ class Member:
             stack.callback(self._task.pop, item.nodeid, None)
             run.provider.ensure_image(task.image)
             sandbox = stack.enter_context(run.provider.open(task_spec(case, task)))
-            seed_workspace(
-                sandbox, task.workdir, task.base_commit, timeout_s=case.config.limits.seed_s
-            )
+            seed_workspace(sandbox, task.workdir, task.base_commit, timeout_s=case.config.limits.seed_s)
             yield sandbox
 
     @contextmanager

@@ -31,11 +31,15 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--swe-config", metavar="NAME", help="run only this config of the suites")
     group.addoption("--swe-repeats", type=_positive, metavar="N", help="repeat every case N times")
-    group.addoption("--swe-limit", type=_positive, metavar="N", help="run the first N selected instances of each suite")
+    group.addoption(
+        "--swe-limit", type=_positive, metavar="N", help="run the first N selected instances of each suite"
+    )
     group.addoption("--swe-run-id", metavar="ID", help="name of this run (default: time and a random part)")
     group.addoption(
         "--swe-run-dir", type=Path, metavar="DIR", help="where results go (default: swe-pytest-runs/<run id>)"
     )
     group.addoption(
-        "--swe-list", action="store_true", help="print the planned cases, their images and which are missing; run nothing"
+        "--swe-list",
+        action="store_true",
+        help="print the planned cases, their images and which are missing; run nothing",
     )

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -168,10 +168,8 @@ class Owner:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):  # it ended by itself, which is what was asked for
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass  # it ended by itself, which is what was asked for
 
 
 class _sigterm_unwinds:

@@ -10,8 +10,8 @@ from swe_pytest.results.events import PlannedCase
 from swe_pytest.results.gates import Bounds, Gates
 
 if TYPE_CHECKING:
-    from swe_pytest.suites.suite import Rate
     from swe_pytest.suites.plan import Case
+    from swe_pytest.suites.suite import Rate
 
 
 def case_of(item: pytest.Item) -> Case | None:

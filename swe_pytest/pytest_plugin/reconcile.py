@@ -8,7 +8,7 @@ import pytest
 
 from swe_pytest.results.events import EpisodeEnd, PlannedCase
 from swe_pytest.results.ledger import Ledger, read_ledger
-from swe_pytest.results.properties import Property, plan_properties
+from swe_pytest.results.properties import properties_of_planned
 from swe_pytest.results.record import Failure, Outcome, Stage
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ def tell_the_rest(owner: Owner, session: pytest.Session, directory: RunDir) -> N
         if planned.case_id in state.begun and planned.case_id not in state.ended:
             # Its process could not say so any more.
             message = f"{planned.instance_id}: the run was interrupted"
-            ledger.episode_masked(planned.case_id, Failure("interrupted", str(Stage.CLOSE), True, message))
+            failure = Failure("interrupted", str(Stage.CLOSE), True, message)
+            ledger.append(EpisodeEnd.masked(planned.case_id, failure))
     ended = read_ledger(directory.ledger).ended
     for planned in state.planned.values():
         if planned.nodeid not in owner.reported:
@@ -41,13 +42,12 @@ def mask_crashed(owner: Owner, nodeid: str, report: pytest.TestReport) -> None:
     for planned in state.planned.values():
         if planned.nodeid == nodeid and planned.case_id not in state.ended:
             message = f"{planned.instance_id}: {report.longrepr}"
-            Ledger(directory.ledger).episode_masked(
-                planned.case_id, Failure("worker_died", str(Stage.CLOSE), False, message)
-            )
-            end = read_ledger(directory.ledger).ended[planned.case_id]
+            failure = Failure("worker_died", str(Stage.CLOSE), False, message)
+            end = EpisodeEnd.masked(planned.case_id, failure)
+            Ledger(directory.ledger).append(end)
             report.when = "setup"
             report.longrepr = f"masked: {end.mask_reason}"
-            report.user_properties[:] = _properties(planned, end)
+            report.user_properties[:] = properties_of_planned(planned, end)
 
 
 def teardown_of(report: pytest.TestReport) -> pytest.TestReport:
@@ -67,18 +67,14 @@ def teardown_of(report: pytest.TestReport) -> pytest.TestReport:
     return closing
 
 
-def _properties(planned: PlannedCase, end: EpisodeEnd | None) -> list[Property]:
-    if end is None:
-        return plan_properties(planned, Outcome.NOT_RUN, None, None, "", None)
-    return plan_properties(planned, end.outcome, end.reward, end.resolved, end.mask_reason, end.failure)
-
-
 def _reports(planned: PlannedCase, end: EpisodeEnd | None) -> list[pytest.TestReport]:
     path = planned.nodeid.split("::")[0]
     failed = end is not None and end.outcome is Outcome.MASKED
     longrepr: str | tuple[str, int, str] = (path, 0, "not run: the session ended before it")
     if end is not None:
-        longrepr = f"masked: {end.mask_reason}" if failed else (path, 0, f"{end.outcome}, but not reported in time")
+        longrepr = (
+            f"masked: {end.mask_reason}" if failed else (path, 0, f"{end.outcome}, but not reported in time")
+        )
     report = pytest.TestReport(
         nodeid=planned.nodeid,
         location=(path, None, planned.nodeid.split("::", 1)[-1]),
@@ -86,6 +82,6 @@ def _reports(planned: PlannedCase, end: EpisodeEnd | None) -> list[pytest.TestRe
         outcome="failed" if failed else "skipped",
         longrepr=longrepr,
         when="setup",
-        user_properties=list(_properties(planned, end)),
+        user_properties=list(properties_of_planned(planned, end)),
     )
     return [report, teardown_of(report)]

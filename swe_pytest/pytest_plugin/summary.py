@@ -17,7 +17,7 @@ def print_list(session: pytest.Session) -> None:
     """`--swe-list`: the planned cases, their images, and which of those this host lacks."""
     from swe_pytest.sandbox.engine import find_engine
     from swe_pytest.sandbox.errors import EngineUnreachable
-    from swe_pytest.sandbox.images import image_store
+    from swe_pytest.sandbox.images import missing_images
 
     terminal = session.config.get_terminal_writer()
     cases = [(item.nodeid, case) for item in session.items if (case := case_of(item)) is not None]
@@ -26,7 +26,7 @@ def print_list(session: pytest.Session) -> None:
     for nodeid, case in cases:
         terminal.line(f"{nodeid}  {case.ref.image}")
     try:
-        missing: set[str] | None = set(image_store(find_engine()).missing(list(images)))
+        missing: set[str] | None = set(missing_images(find_engine(), list(images)))
     except EngineUnreachable as error:
         missing = None
         terminal.line(f"images could not be looked up: {error}")
@@ -39,12 +39,12 @@ def print_list(session: pytest.Session) -> None:
 
 def print_results(reporter: pytest.TerminalReporter, owner: Owner) -> None:
     """The closing table per pair, masked cases with their reasons, and whatever fails the run."""
-    from swe_pytest.results.table import closing_table
+    from swe_pytest.results.table import table
 
     if owner.results is None:
         return
     reporter.section("swe_pytest", sep="=")
-    for line in closing_table(owner.results):
+    for line in table(owner.results):
         reporter.write_line(line)
     for line in owner.problems:
         reporter.write_line(line, red=True)

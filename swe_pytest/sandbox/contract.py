@@ -153,6 +153,13 @@ class Sandbox(ABC):
         """
 
     @abstractmethod
+    def check(self) -> None:
+        """Ask the engine whether the sandbox still lives; costs milliseconds, runs nothing inside.
+
+        Raises: SandboxGone when it died, was paused or removed; EngineUnreachable.
+        """
+
+    @abstractmethod
     def remove(self) -> None:
         """Remove the container and confirm that it is gone. Idempotent.
 

@@ -196,7 +196,7 @@ class DockerSandbox(Sandbox):
             self._look_whether_begun(argv, ended.stdout.value())
         if ended.exit_code == KILLED:
             # The death of the container, too, ends the stream as if the command had just ended.
-            self._demand_alive()
+            self.check()
             self._count_memory_kills()
         return ended
 
@@ -226,7 +226,7 @@ class DockerSandbox(Sandbox):
             time.sleep(0.01)
             state = self._api.exec_state(exec_id)
         if end == "cut" or state.running or state.exit_code is None:
-            self._demand_alive()
+            self.check()
             raise SandboxGone(
                 f"the output of {_shown(argv)} broke off while it was still running",
                 container=self.name,
@@ -243,14 +243,14 @@ class DockerSandbox(Sandbox):
 
         def silent() -> bool:
             nonlocal was_over
-            self._demand_alive()
+            self.check()
             over = not self._api.exec_state(exec_id).running
             left, was_over = over and was_over, over
             return left
 
         return silent
 
-    def _demand_alive(self) -> None:
+    def check(self) -> None:
         """Raises: SandboxGone unless the container runs and is not paused; EngineUnreachable."""
         try:
             state = self._api.state(self.id)
@@ -274,7 +274,7 @@ class DockerSandbox(Sandbox):
         if refused.status < SERVER_ERROR:
             return self._gone(refused.reason)
         try:
-            self._demand_alive()
+            self.check()
         except SandboxGone as gone:
             return gone
         return EngineUnreachable(
@@ -285,7 +285,7 @@ class DockerSandbox(Sandbox):
 
     def _look_whether_begun(self, argv: Sequence[str], told: bytes) -> None:
         if told.startswith(_NOT_BEGUN) and not any(text in told for text in _OWN_FAULT):
-            self._demand_alive()
+            self.check()
             raise SandboxGone(
                 f"{_shown(argv)} could not be started in it: {told.decode('utf-8', 'replace').strip()}",
                 container=self.name,

@@ -24,6 +24,7 @@ __all__ = [
     "UnknownConfig",
     "UnknownInstance",
     "UnknownName",
+    "load_cases",
     "load_suite",
     "plan",
 ]
@@ -229,3 +230,13 @@ def plan(
             note = f"{', '.join(left_out)}: in the rows, but not selected by this suite" if left_out else ""
             raise UnknownInstance(missing, loaded.instance_ids(), note)
     return Plan(loaded, rows[:limit], configs, repeats)
+
+
+def load_cases(path: Path | str, *, check: Check = "rollout", root: Path | None = None) -> list[Case]:
+    """Return the cases of a suite (a suite.yaml or its folder), for a fixture `case` of one's own.
+
+    Configs are searched up to `root`, the current directory if None. Raises: InvalidFiles.
+    """
+    file = Path(path).resolve()
+    loaded = load_suite(file / "suite.yaml" if file.is_dir() else file, (root or Path.cwd()).resolve())
+    return plan(loaded).cases(check)

@@ -76,7 +76,12 @@ class Project:
     def command(self, script: str, name: str = "agent", **keys: object) -> dict:
         """An inline config whose agent is a shell command."""
         verifier = {"network": "none"}
-        return {"name": name, "agent": {"harness": "command", "command": script}, "verifier": verifier, **keys}
+        return {
+            "name": name,
+            "agent": {"harness": "command", "command": script},
+            "verifier": verifier,
+            **keys,
+        }
 
     def start(self, *args: str, run_id: str | None = None) -> tuple[subprocess.Popen[str], Done]:
         run_id = run_id or f"t{os.getpid()}-{len(self.run_ids)}-{os.urandom(3).hex()}"

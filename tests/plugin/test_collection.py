@@ -62,7 +62,12 @@ def test_limit_and_repeats(project: Project) -> None:
     project.suite(rows=[project.row(f"toy__toy-{n}") for n in range(5)])
     done = project.run("suites", "--collect-only", "-q", "--swe-limit", "2", "--swe-repeats", "2")
     names = [line.split("[")[1] for line in ids(done.out)]
-    assert names == ["gold-toy__toy-0-r1]", "gold-toy__toy-0-r2]", "gold-toy__toy-1-r1]", "gold-toy__toy-1-r2]"]
+    assert names == [
+        "gold-toy__toy-0-r1]",
+        "gold-toy__toy-0-r2]",
+        "gold-toy__toy-1-r1]",
+        "gold-toy__toy-1-r2]",
+    ]
 
 
 def test_every_problem_of_a_suite_is_told_at_once(project: Project) -> None:

@@ -91,7 +91,9 @@ def test_sigkill_of_the_whole_tree_leaves_nothing(project: Project) -> None:
             check=False,
         )
         totals = json.loads((done.run_dir / "results.json").read_text())["totals"]
-        assert (totals["planned"], totals["masked"], totals["not_run"]) == (4, 2, 2), report.stdout + report.stderr
+        assert (totals["planned"], totals["masked"], totals["not_run"]) == (4, 2, 2), (
+            report.stdout + report.stderr
+        )
         assert (done.run_dir / "junit.xml").exists()
         assert report.returncode != 0
     finally:
@@ -144,7 +146,9 @@ def test_a_leak_fails_the_run(project: Project) -> None:
 
 def test_a_dead_worker_is_an_error_with_the_instances_properties(project: Project) -> None:
     """When a worker dies its case is masked by class worker_died, is told in JUnit, and its sandbox is removed."""
-    project.suite(configs=[project.command("sleep 1")], rows=[project.row("toy__a-1"), project.row("toy__b-2")])
+    project.suite(
+        configs=[project.command("sleep 1")], rows=[project.row("toy__a-1"), project.row("toy__b-2")]
+    )
     (project.folder / "conftest.py").write_text(
         "import os, pytest, threading\n"
         "@pytest.fixture(autouse=True)\n"

@@ -34,7 +34,9 @@ def test_an_agent_finds_nothing_of_the_grader(project: Project) -> None:
     row["patch"] = row["patch"].replace("a + b", f"a + b  # {SECRETS['gold patch']}")
     row["test_patch"] = row["test_patch"].replace("# held out", f"# {SECRETS['test patch']}")
     row["eval_script"] = (
-        row["eval_script"].replace("# held out", f"# {SECRETS['test patch']}").replace("cd /testbed", f"cd /testbed # {SECRETS['eval script']}")
+        row["eval_script"]
+        .replace("# held out", f"# {SECRETS['test patch']}")
+        .replace("cd /testbed", f"cd /testbed # {SECRETS['eval script']}")
     )
     row["FAIL_TO_PASS"] = [f"test_calc.py::{SECRETS['required test']}"]
     row["hints_text"] = SECRETS["hints"]
