@@ -1,0 +1,113 @@
+# Shared by the programs that seed a checkout, capture a patch and grade it. POSIX sh, git 2.17 or later,
+# coreutils and find (busybox's will do). Callers set:
+#   workdir   top of the checkout        private   a git directory of ours, outside the checkout
+#   index     the index file to work on  (all three absolute)
+
+# No variable of the image or the agent may steer git; none of this leaks, callers are subshells.
+hygiene() {
+    unset GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_INDEX_VERSION GIT_OBJECT_DIRECTORY \
+        GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_CONFIG_SYSTEM \
+        GIT_EXTERNAL_DIFF GIT_DIFF_OPTS GIT_NAMESPACE GIT_PREFIX GIT_ATTR_SOURCE GIT_SHALLOW_FILE \
+        GIT_LITERAL_PATHSPECS GIT_GLOB_PATHSPECS GIT_NOGLOB_PATHSPECS GIT_ICASE_PATHSPECS \
+        GIT_REPLACE_REF_BASE GIT_DEFAULT_HASH GIT_QUARANTINE_PATH GIT_REF_STORAGE GIT_TRACE GIT_TRACE2 \
+        GIT_TRACE2_EVENT GIT_TRACE2_PERF GIT_TRACE_SETUP GIT_TRACE_PERFORMANCE GIT_TEST_SPLIT_INDEX
+    HOME=$private XDG_CONFIG_HOME=$private GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1
+    GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 LC_ALL=C
+    export HOME XDG_CONFIG_HOME GIT_CONFIG_NOSYSTEM GIT_CONFIG_GLOBAL GIT_ATTR_NOSYSTEM
+    export GIT_NO_REPLACE_OBJECTS GIT_GRAFT_FILE GIT_OPTIONAL_LOCKS GIT_TERMINAL_PROMPT LC_ALL
+}
+
+# git on the checkout's files, but through the private directory: nothing inside .git has a say.
+own() (
+    hygiene
+    GIT_DIR=$private GIT_WORK_TREE=$workdir GIT_INDEX_FILE=$index
+    export GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
+    exec git "$@"
+)
+
+# git on the checkout's own directory, for reading. An explicit directory is never "dubious" to git,
+# whoever owns it; the commit-graph is a cache that need not be true.
+repo() (
+    hygiene
+    GIT_DIR=$workdir/.git GIT_WORK_TREE=$workdir
+    export GIT_DIR GIT_WORK_TREE
+    exec git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c core.commitGraph=false \
+        -c core.fsync=none -c core.fsyncObjectFiles=false "$@"
+)
+
+# make_private [DIR…]: make $private a git directory that keeps bytes as they are, and other directories.
+# Attributes there outrank those of the tree, so no line ending is converted, no filter runs, and what is
+# text is judged by content.
+make_private() {
+    mkdir -p -m 700 "$private" "$@" && mkdir "$private/objects" "$private/objects/pack" \
+        "$private/objects/info" "$private/refs" "$private/info" || return
+    echo 'ref: refs/heads/none' >"$private/HEAD"
+    printf '%s\n' '[core]' 'repositoryformatversion = 0' 'bare = false' 'filemode = true' 'symlinks = true' \
+        'protectNTFS = false' 'protectHFS = false' 'untrackedCache = false' 'compression = 0' 'fsync = none' \
+        '[gc]' 'auto = 0' '[advice]' 'addEmbeddedRepo = false' >"$private/config"
+    echo '* -text -ident -filter !eol !working-tree-encoding !diff !merge !whitespace' >"$private/info/attributes"
+    echo '.git.swe-pytest' >"$private/info/exclude"
+}
+
+# Let the private directory see the checkout's objects and its rules for untracked files, wherever they are.
+borrow() {
+    objects=$workdir/.git/objects exclude=$workdir/.git/info/exclude
+    if [ ! -d "$objects" ]; then
+        repo rev-parse --git-path objects --git-path info/exclude >"$private/where" || return
+        { read -r objects && read -r exclude; } <"$private/where" || return
+        objects=$(cd "$objects" && pwd -P) || return
+    fi
+    echo "$objects" >"$private/objects/info/alternates"
+    [ ! -s "$exclude" ] || cat "$exclude" >>"$private/info/exclude"
+}
+
+# A repository inside the checkout would be taken for a submodule, or stop git. Without HEAD it is a
+# directory like any other. (Renaming .git itself would copy it on an overlay.)
+hide_nested() {
+    find "$workdir" -mindepth 2 -name .git -prune -exec sh -c '
+        for p do
+            if [ -d "$p" ] && [ ! -L "$p" ]; then
+                [ ! -e "$p/HEAD" ] || mv "$p/HEAD" "$p/HEAD.swe-pytest"
+            else
+                mv "$p" "$p.swe-pytest"
+            fi
+        done' sh {} +
+}
+
+show_nested() {
+    find "$workdir" -mindepth 2 \( -name .git -o -name .git.swe-pytest \) -prune -exec sh -c '
+        for p do
+            case $p in
+                *.swe-pytest) mv "$p" "${p%.swe-pytest}" ;;
+                *) [ ! -e "$p/HEAD.swe-pytest" ] || mv "$p/HEAD.swe-pytest" "$p/HEAD" ;;
+            esac
+        done' sh {} +
+}
+
+# What the checkout's index tracks, without its flags and file times: every file will be read.
+load_tracked() {
+    repo ls-files -s >"$private/tracked" || return
+    grep '^160000 ' "$private/tracked" >"$private/links"
+    own update-index --index-info <"$private/tracked"
+}
+
+# snapshot LOAD: make $index the image of the working tree. LOAD fills the index with what is tracked, so
+# that tracked files count even where they are ignored, and lists the submodules in $private/links. Files
+# of nested repositories are files; submodules stay what LOAD says. Files that git cannot take (devices,
+# pipes) stay what LOAD says too, and $private/complaints tells.
+snapshot() {
+    rm -f "$index"
+    "$1" || return
+    # A complaint may be that a nested repository was added.
+    [ -s "$private/links" ] || ! own add -A --ignore-errors 2>"$private/complaints" || [ -s "$private/complaints" ] || return 0
+    hide_nested
+    rm -f "$index"
+    "$1" && own add -A --ignore-errors 2>"$private/complaints"
+    added=$?
+    show_nested
+    case $added in
+        0) : >"$private/complaints" ;;
+        1) ;;
+        *) cat "$private/complaints" >&2 && return 1 ;;
+    esac
+}
