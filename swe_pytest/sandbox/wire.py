@@ -27,7 +27,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the engine answered. `date` is its own clock, in epoch seconds (whole ones)."""
+    """What the engine answered. `date` is its own clock, in whole epoch seconds, rounded down."""
 
     status: int
     body: bytes

@@ -54,9 +54,11 @@ class Witness:
         self._stream: Stream | None = None
         self._leaving = threading.Event()
         self._thread: threading.Thread | None = None
-        self._last_seen = "1"  # the engine's own clock; it keeps few events, and none older is ours
+        self._last_seen = ""  # by the engine's own clock
 
     def __enter__(self) -> Witness:
+        # The engine may give its answer before it begins to listen: a little of the past closes that gap.
+        self._last_seen = f"{max(1.0, self._engine.call('GET', '/_ping').date - 2.0):.0f}"
         stream = self._open()
         self._stream = stream
         self._thread = threading.Thread(
@@ -168,7 +170,7 @@ class Witness:
         with self._changed:
             known = {id_ for id_, facts in self._facts.items() if facts.destroyed is None}
             for id_ in known - present.keys():
-                self._facts[id_].destroyed = answer.date  # at the latest
+                self._facts[id_].destroyed = answer.date + 1.0  # at the latest
             for id_ in present.keys() - self._facts.keys():
                 thing = present[id_]
                 labels = cast("Mapping[str, str]", thing["Labels"])

@@ -163,10 +163,15 @@ class FaultyEngine:
         method, target, _ = head.split(b"\r\n")[0].decode("latin-1").split(" ", 2)
         fault = self._strike(method, target)
         kind = fault.kind.name if fault else ""
+        if fault and kind in ("hang", "refusal"):
+            # All of the request has come, so that its sender may die now and it can still be carried out.
+            while len(rest) < _body_length(head) and (more := client.recv(CHUNK)):
+                rest += more
+            fault.reached.set()
         if fault and kind == "refusal":
             client.sendall(_refusal(fault.kind))
             _shut(client, socket.SHUT_WR)
-            while client.recv(CHUNK):  # a close with the body unread would reset the connection
+            while client.recv(CHUNK):  # a close with anything unread would reset the connection
                 pass
             return
         if fault and kind == "hang":
@@ -201,10 +206,13 @@ class FaultyEngine:
                     fault.skip -= 1
                     continue
                 fault.hits += 1
-                if fault.kind.name in ("hang", "refusal"):
-                    fault.reached.set()
                 return fault
         return None
+
+
+def _body_length(head: bytes) -> int:
+    found = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+    return int(found[1]) if found else 0
 
 
 def _own_connection(head: bytes) -> bytes:

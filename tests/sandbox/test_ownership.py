@@ -20,7 +20,7 @@ from swe_pytest.sandbox.ownership import (
 DOCKER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")  # the engine's own rule
 
 
-@pytest.mark.parametrize("run_id", ["a", "0", "A.b_c-d", "x" * 48, "1.-_", new_run_id()])
+@pytest.mark.parametrize("run_id", ["a", "0", "A.b_c-d", "x" * 48, "1.-_", "20261129-172915-9f3a1c"])
 def test_every_run_id_makes_a_valid_name(run_id: str) -> None:
     """Whatever run id is valid, the names made of it are valid for the engine and begin with swe-pytest-."""
     assert valid_run_id(run_id)
@@ -63,6 +63,7 @@ def test_new_run_ids_sort_by_time_and_differ() -> None:
     ids = {new_run_id() for _ in range(100)}
     assert len(ids) == 100
     assert all(re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{6}", text) for text in ids)
+    assert all(valid_run_id(text) for text in ids)
 
 
 def test_this_process_is_alive_and_its_owner_text_stable() -> None:
