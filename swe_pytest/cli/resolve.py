@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Values = dict[str, object]
 
+_WIDTH = 48  # a long script must not push every origin off the screen
+
 
 def add_parser(subparsers: Subparsers) -> None:
     """Register the command."""
@@ -68,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(f"# {scope.shown(path)}, digest {config_digest(resolved.config)}")
     lines = list(_lines(values, origins))
-    width = max(len(text) for text, _ in lines)
+    width = min(max(len(text) for text, _ in lines), _WIDTH)
     for text, origin in lines:
         print(f"{text:<{width}}  # {origin}" if origin else text)
     return 0

@@ -8,11 +8,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    field_validator,
+)
 from pydantic_core.core_schema import ValidationInfo
 
 from swe_pytest.suites.near import one_of
-from swe_pytest.suites.written import Size, Written, wrong
+from swe_pytest.suites.written import Size, Written, not_empty, wrong
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}")
 MIN_MEMORY = 6 * 1024 * 1024
@@ -65,6 +72,7 @@ _CAPABILITIES = frozenset(
     ]
 )
 
+NOT_EMPTY = AfterValidator(not_empty)
 Text = Annotated[str, StringConstraints(min_length=1)]
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$")]
@@ -249,7 +257,9 @@ class Mask(Written):
 class Config(Written):
     """How to run: agent, sandboxes, limits. After inheritance `extends` is empty."""
 
-    name: Name = Field(description="Name in case ids and reports; in a file it is the file's name.")
+    name: Name = Field(
+        description="Name in case ids and reports: letters, digits, _ . -; in a file it is the file's name."
+    )
     extends: OneOrMore = Field(
         default=(),
         description="Configs this one is laid over, by name or path: mappings are merged, lists replaced,"
@@ -265,9 +275,7 @@ class Config(Written):
     max_attempts: int = Field(
         default=1, ge=1, le=20, description="Tries of an episode whose failure says nothing about the agent."
     )
-    mask: Mask = Field(
-        default_factory=Mask, description="Which rewards are withheld although everything worked."
-    )
+    mask: Mask = Field(default_factory=Mask, description="Which rewards do not count.")
     deprecated: bool | str = Field(
         default=False,
         description="true, or a sentence that says what to use instead; suites that use it are warned.",

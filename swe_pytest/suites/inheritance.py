@@ -37,8 +37,15 @@ def inherited(node: Node, file: Path | None, scope: Scope, problems: list[Proble
     _collect(node, file, scope, problems, order, trail=[], done=set())
     result = order[0]
     for above in order[1:]:
-        result = merge(result.without(*NOT_INHERITED), above)
+        dropped = ("agent",) if _changes_harness(result, above) else ()
+        result = merge(result.without(*NOT_INHERITED, *dropped), above)
     return result.without("extends")
+
+
+def _changes_harness(below: Node, above: Node) -> bool:
+    """Another harness is another agent: the settings of the one below mean nothing to it."""
+    words = [agent.child("harness") for node in (below, above) if (agent := node.child("agent"))]
+    return len(words) == 2 and all(words) and len({word.word() for word in words if word}) == 2
 
 
 def _collect(

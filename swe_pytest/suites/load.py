@@ -12,7 +12,7 @@ from swe_pytest.benchmarks.registry import UnknownBenchmark, benchmark, benchmar
 from swe_pytest.benchmarks.task import RowRef
 from swe_pytest.problem import InvalidFiles, Problem
 from swe_pytest.suites.case import safe_name
-from swe_pytest.suites.config import NAME, Config, config_digest, digest
+from swe_pytest.suites.config import Config, config_digest, digest
 from swe_pytest.suites.inheritance import inherited
 from swe_pytest.suites.manifest import ANY_BENCHMARK, Manifest, disagreements
 from swe_pytest.suites.near import one_of
@@ -164,11 +164,6 @@ def _with(node: Node, key: str, child: Node) -> Node:
 def _named_as_file(node: Node, file: Path, problems: list[Problem]) -> Node:
     said = node.child("name")
     if said is None:
-        if not NAME.fullmatch(file.stem):
-            message = f"'{file.stem}' cannot be a config's name"
-            problems.append(
-                Problem(file, 0, 0, message, "name the file with letters, digits, _ . -, at most 60")
-            )
         return _with(node.without("name"), "name", Node(Place(file, 1, 1), file.stem))
     if said.word() != file.stem:
         message = f"'name' is '{said.word()}', but the file is {file.name}"

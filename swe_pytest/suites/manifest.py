@@ -9,7 +9,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from pydantic import Field, StringConstraints, field_validator
 
 from swe_pytest.problem import Problem
-from swe_pytest.suites.config import Config, Name, Text
+from swe_pytest.suites.config import NOT_EMPTY, Config, Name, Text
 from swe_pytest.suites.node import Node
 from swe_pytest.suites.written import Written, wrong
 
@@ -49,7 +49,7 @@ class Manifest(Written):
         description="Whether a second run gives the same patch."
     )
     lifecycle: Literal["active", "deprecated"] = Field(description="Deprecated exactly when the config is.")
-    authors: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)] = Field(
+    authors: Annotated[tuple[Text, ...], Field(strict=False), NOT_EMPTY] = Field(
         description="Who answers for it."
     )
     licence: Text = Field(description="SPDX expression, e.g. Apache-2.0, or a LicenseRef- of your own.")

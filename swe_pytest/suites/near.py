@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 _SHOWN = 12
+_ALIKE = 0.65
 
 
 def near(word: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
@@ -13,7 +14,7 @@ def near(word: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
     by_fold: dict[str, str] = {}
     for name in known:
         by_fold.setdefault(name.casefold(), name)
-    found = difflib.get_close_matches(word.casefold(), list(by_fold), n=count, cutoff=0.6)
+    found = difflib.get_close_matches(word.casefold(), list(by_fold), n=count, cutoff=_ALIKE)
     return tuple(by_fold[fold] for fold in found)
 
 

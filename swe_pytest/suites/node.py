@@ -211,7 +211,9 @@ class _Builder:
             raise InvalidFiles([*self.problems, problem])
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
-        anchor = getattr(event, "anchor", None)
+        tag, anchor = getattr(event, "tag", None), getattr(event, "anchor", None)
+        if tag not in (None, "!", _TEXT_TAG):
+            self._complain(event, f"tag {tag} has no meaning here", "leave the tag out")
         if anchor:
             self.anchors[anchor] = None
         if isinstance(event, yaml.ScalarEvent):
@@ -239,8 +241,6 @@ class _Builder:
         return Node(self._place(event), None)
 
     def _scalar(self, event: yaml.ScalarEvent) -> Node:
-        if event.tag not in (None, "!", _TEXT_TAG):
-            self._complain(event, f"tag {event.tag} has no meaning here", "leave the tag out")
         if not event.implicit[0]:
             return Node(self._place(event), event.value)
         return Node(self._place(event), _resolve(event.value), text=event.value)

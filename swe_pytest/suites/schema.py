@@ -86,9 +86,6 @@ def _laid_over(strict: Schema) -> Schema:
         loose["properties"][key] = {"anyOf": [_refer(inner), {"type": "null"}]}
         if "description" in inner:
             loose["properties"][key]["description"] = inner["description"]
-    extra = loose.get("additionalProperties")
-    if isinstance(extra, dict):
-        loose["additionalProperties"] = {"anyOf": [extra, {"type": "null"}]}
     return loose
 
 
@@ -98,6 +95,9 @@ def _refer(inner: Schema) -> Schema:
         return {"anyOf": [_refer(member) for member in inner["oneOf"]]}
     if "$ref" in inner:
         return {**inner, "$ref": f"{inner['$ref']}LaidOver"}
-    if isinstance(inner.get("additionalProperties"), dict):
-        return {**inner, "additionalProperties": {"anyOf": [inner["additionalProperties"], {"type": "null"}]}}
+    if "patternProperties" in inner:
+        values = {
+            key: {"anyOf": [kind, {"type": "null"}]} for key, kind in inner["patternProperties"].items()
+        }
+        return {**inner, "patternProperties": values}
     return inner

@@ -16,7 +16,7 @@ from pydantic import (
 from pydantic_core.core_schema import ValidationInfo
 
 from swe_pytest.suites.case import Check, Expectation, Fault
-from swe_pytest.suites.config import Config, Name, Text, Texts
+from swe_pytest.suites.config import NOT_EMPTY, Config, Text, Texts
 from swe_pytest.suites.written import Written, wrong
 
 EVERY_CONFIG = "*"
@@ -118,6 +118,8 @@ class RefuseFault(Written):
 
 
 def _action(value: Any) -> str | None:
+    if isinstance(value, Written):
+        return value.tag
     actions = [word for word in ("kill", "pause", "refuse") if isinstance(value, dict) and word in value]
     return actions[0] if actions else None
 
@@ -128,12 +130,8 @@ FaultPlan = Annotated[
     | Annotated[RefuseFault, Tag("refuse")],
     Discriminator(
         _action,
-        custom_error_type="wrong",
-        custom_error_message="{message}",
-        custom_error_context={
-            "message": "a fault lacks its action",
-            "remedy": "write {kill: task}, {kill: verifier}, {pause: task} or {refuse: engine}",
-        },
+        custom_error_type="no_action",
+        custom_error_message="Input should have one of kill, pause, refuse",
     ),
 ]
 
@@ -162,11 +160,11 @@ class Suite(Written):
         default=None,
         description="A JSON-lines file, relative to this one; absent = the benchmark's prepared rows.",
     )
-    configs: Annotated[tuple[Name, ...], Field(strict=False, min_length=1)] = Field(
+    configs: Annotated[tuple[Text, ...], Field(strict=False), NOT_EMPTY] = Field(
         description="Config names, paths to config files, or configs written inline."
     )
     select: Select = Field(default_factory=Select, description="Which instances to run; absent = all.")
-    checks: Annotated[tuple[Check, ...], Field(strict=False, min_length=1)] = Field(
+    checks: Annotated[tuple[Check, ...], Field(strict=False), NOT_EMPTY] = Field(
         default=("rollout",), description="Which checks to run: rollout, interrupted, gold, noop."
     )
     expect: Expect = Field(
@@ -174,7 +172,7 @@ class Suite(Written):
         description="What every rollout must come to, or that by config name, * for all others. Default any.",
     )
     gates: Gates = Field(default_factory=Gates, description="Rates that decide whether the session passes.")
-    faults: Annotated[tuple[FaultPlan, ...], Field(strict=False, min_length=1)] | None = Field(
+    faults: Annotated[tuple[FaultPlan, ...], Field(strict=False), NOT_EMPTY] | None = Field(
         default=None,
         description="What the check `interrupted` breaks, in turn over its cases; absent = kill the task"
         " sandbox after the first command.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
@@ -14,6 +14,7 @@ from swe_pytest.problem import Problem
 from swe_pytest.suites.near import one_of
 from swe_pytest.suites.node import Node, Place, Plain, type_names
 
+SIZED = TypeVar("SIZED", bound=Sized)
 MODEL = TypeVar("MODEL", bound="Written")
 Step = str | int
 
@@ -30,6 +31,7 @@ _WANTED = {
     "finite_number": "a finite number",
     "int_from_float": "a whole number",
 }
+_SENTENCE_END = re.compile(r"\.\s+(?=[A-Z])")
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)")
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -48,6 +50,13 @@ class Written(BaseModel):
 def wrong(message: str, remedy: str) -> PydanticCustomError:
     """Return the error a validator raises, in our words."""
     return PydanticCustomError("wrong", "{message}", {"message": message, "remedy": remedy})
+
+
+def not_empty(value: SIZED) -> SIZED:
+    """Refuse a list without entries: it is never what somebody meant."""
+    if not value:
+        raise wrong("an empty list", "name at least one, or leave the key out where it has a default")
+    return value
 
 
 def parse_size(value: object) -> object:
@@ -174,8 +183,13 @@ def _inner(kind: Any, step: Step) -> Any:
 
 def _problems(model: type[Written], node: Node, details: Iterable[ErrorDetails]) -> Iterable[Problem]:
     for detail in details:
-        steps, owner = _walk(model, detail["loc"])
-        place, found = _where(node, steps, key=detail["type"] == "extra_forbidden")
+        if detail["type"] == "default_factory_not_called":
+            continue  # follows from another problem
+        of_key = detail["loc"][-1] == "[key]"
+        steps, owner = _walk(model, detail["loc"][:-1] if of_key else detail["loc"])
+        if detail["type"] == "union_tag_invalid":
+            steps.append(str(detail["ctx"]["discriminator"]).strip("'"))
+        place, found = _where(node, steps, of_key or detail["type"] == "extra_forbidden")
         message, remedy = _told(detail, steps, owner, found)
         yield place.problem(message, remedy)
 
@@ -199,7 +213,8 @@ def _told(
     kind = detail["type"]
     context: Mapping[str, Any] = detail.get("ctx", {})
     name = next((step for step in reversed(steps) if isinstance(step, str)), "")
-    about = _description(owner, name)
+    field = next((step for step in reversed(steps) if owner and step in owner.model_fields), name)
+    about = _description(owner, steps)
     if kind == "wrong":
         return context["message"], context["remedy"]
     if kind == "extra_forbidden":
@@ -208,12 +223,15 @@ def _told(
     if kind == "missing":
         return f"missing key '{name}'", about
     if kind == "literal_error":
-        return _not_one_of(name, found, _literals(owner, name) or [context["expected"]])
+        return _not_one_of(str(field), found, _literals(owner, str(field)))
     if kind == "union_tag_invalid":
         tags = [tag.strip("' ") for tag in str(context["expected_tags"]).split(",")]
-        return f"unknown {name} '{context['tag']}'", one_of(str(context["tag"]), tags)
+        return f"unknown {steps[-2]} '{context['tag']}'", one_of(str(context["tag"]), tags)
     if kind == "union_tag_not_found":
         return f"'{name}' lacks {context['discriminator']}", about
+    if kind == "string_pattern_mismatch":
+        word = name if detail["loc"][-1] == "[key]" else found.word()
+        return f"cannot be called '{word}'", f"{about}; it must match {context['pattern']}"
     wanted = _WANTED.get(kind.removesuffix("_type"))
     if wanted:
         return f"'{name}' wants {wanted}, found {found.kind()}", about
@@ -234,16 +252,16 @@ def _literals(owner: type[Written] | None, name: str) -> list[str]:
     """Return the words a field may take, also inside a list or a mapping."""
     kind = _bare(owner.model_fields[name].annotation) if owner and name in owner.model_fields else None
     while kind is not None and get_origin(kind) is not Literal:
-        arguments = get_args(kind)
-        kind = _bare(arguments[-1] if arguments[-1] is not Ellipsis else arguments[0]) if arguments else None
-    return [str(word) for word in get_args(kind)] if kind is not None else []
+        kind = _bare(_inner(kind, 0))
+    words = get_args(kind) if kind is not None else ()
+    return [word if isinstance(word, str) else str(word).lower() for word in words]
 
 
-def _description(owner: type[Written] | None, name: str) -> str:
-    if owner is None or name not in owner.model_fields:
-        return ""
-    text = (owner.model_fields[name].description or "").rstrip(".")
-    return _lower(text.split(". ")[0])
+def _description(owner: type[Written] | None, steps: Iterable[Step]) -> str:
+    """Return the first sentence about the field that a location is in."""
+    fields = owner.model_fields if owner else {}
+    inside = [fields[step].description or "" for step in steps if isinstance(step, str) and step in fields]
+    return _lower(_SENTENCE_END.split(inside[-1])[0].rstrip(".")) if inside else ""
 
 
 def _lower(text: str) -> str:
@@ -251,4 +269,4 @@ def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-__all__ = ["MODEL", "Size", "Written", "checked", "parse_size", "type_names", "wrong"]
+__all__ = ["MODEL", "Size", "Written", "checked", "not_empty", "parse_size", "type_names", "wrong"]
