@@ -1,4 +1,4 @@
-"""`swe-pytest regrade`: compute the verdicts of a run again from its stored logs; no container, no network."""
+"""`swe-pytest regrade`: compute the verdicts of a run again from its stored logs, with no container."""
 
 from __future__ import annotations
 
@@ -36,9 +36,8 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps(_as_json(episode)))
         elif episode.changed:
-            print(
-                f"{episode.case_id}: {_words(episode.before)} -> {_words(episode.after)} {episode.note}".rstrip()
-            )
+            before, after = _words(episode.before), _words(episode.after)
+            print(f"{episode.case_id}: {before} -> {after} {episode.note}".rstrip())
         if args.write:
             write_regraded(episode)
     changed = sum(episode.changed for episode in episodes)

@@ -3,16 +3,17 @@
 What is whose fault, in the order in which it is asked:
 
     seen                                             outcome
+    the verifier gave up (no git, no checkout …)     masked verifier_fault, terminal
     the start tree is not the recorded one           masked image_changed, terminal
     the patch applies by no step of the ladder       zero "patch does not apply"
     the held-out test patch does not apply           masked test_patch_failed, terminal
-    time ran out before the patch was applied        masked verifier_timeout
+    time ran out before the evaluation script        masked verifier_timeout
     time ran out in the evaluation's set-up          masked verifier_timeout where set-up may use the network,
                                                      else zero: nothing but the candidate's code runs in it
     time ran out with tests running                  zero "tests timed out"
-    the script ended early, patch not yet applied    masked verifier_incomplete: no code of the candidate ran
-    the script ended early, patch applied            zero: the container lived, so only code in it can have
-                                                     ended the script, and from there on it is the candidate's
+    ended before the evaluation script was started   masked verifier_incomplete: no code of the candidate ran
+    ended while the evaluation script ran            zero: the container lived, so only code in it can have
+                                                     ended it, and from there on that is the candidate's
     no result in the log, and official code sees     masked environment_failed: a printed excuse may turn a
     the environment's fault                          zero into a mask, never into a reward
     else                                             the official verdict, less what integrity decides
@@ -26,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from swe_pytest.grading.evaluate import ALREADY_APPLIED
 from swe_pytest.grading.evaluation import Evaluation
 from swe_pytest.grading.integrity import START, findings
 from swe_pytest.grading.official import OfficialVerdict
@@ -122,14 +124,20 @@ def empty_patch_verdict(evaluation: Evaluation) -> Verdict:
 
 def _before_tests(evaluation: Evaluation, trace: Trace, run: ScriptRun) -> Verdict | None:
     who = evaluation.instance_id
-    if trace.start_tree_matches is False:
+    if trace.fault:
+        raise NotMeasured(
+            "verifier_fault",
+            f"{who}: {trace.fault}; next: look into the image {evaluation.image}",
+            terminal=True,
+        )
+    if trace.start_tree and not trace.start_tree_matches:
         raise NotMeasured(
             "image_changed",
             f"{who}: the verifier's checkout is not the tree that the agent started from; "
             f"next: compare the image {evaluation.image} with the one in the record",
             terminal=True,
         )
-    if trace.applied is False:
+    if not trace.applied and trace.apply_attempts and trace.apply_attempts[-1].step == ALREADY_APPLIED:
         return _zero("patch does not apply")
     if trace.test_patch_applies is False:
         raise NotMeasured(
@@ -139,23 +147,23 @@ def _before_tests(evaluation: Evaluation, trace: Trace, run: ScriptRun) -> Verdi
         )
     if run.timed_out:
         return _after_time_out(evaluation, trace, run)
-    if not trace.completed and not trace.applied:
+    if not trace.started:
         raise NotMeasured(
             "verifier_incomplete",
-            f"{who}: the verifier ended before the patch was applied; next: read its test_output.txt",
+            f"{who}: the verifier ended before the evaluation script was started",
             terminal=False,
         )
     if not trace.completed:
-        return _zero("the evaluation script was ended before its end", trace.apply_step)
+        return _zero("the evaluation was ended before its end", trace.apply_step)
     return None
 
 
 def _after_time_out(evaluation: Evaluation, trace: Trace, run: ScriptRun) -> Verdict:
     # A log cut in the middle may have lost the marker; that much output is the tests'.
     testing = START in run.output or run.truncated
-    if trace.applied and (testing or evaluation.network == "none"):
+    if trace.started and (testing or evaluation.network == "none"):
         return _zero("tests timed out", trace.apply_step)
-    stage = "the evaluation's set-up" if trace.applied else "preparing the verifier"
+    stage = "the set-up in the evaluation script" if trace.started else "preparing the verifier"
     raise NotMeasured(
         "verifier_timeout",
         f"{evaluation.instance_id}: {stage} did not end in time; next: raise verifier.timeout_s",
