@@ -16,7 +16,7 @@ not describe the run that happened. All others are for people to look at, and ch
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from swe_pytest.grading.evaluation import Evaluation
 from swe_pytest.grading.official import OfficialVerdict
@@ -119,19 +119,27 @@ def _conflicting(log: bytes, required: Iterable[str]) -> set[str]:
     names = {name.encode("utf-8", "surrogateescape"): name for name in exact}
     if not names:
         return set()
+    longest = max(map(len, names))
     passed: set[bytes] = set()
     failed: set[bytes] = set()
     for line in _lines(log):
         if match := _PYTEST_LINE.match(line):
-            # The reason of a failure follows " - "; ids may hold that too, so the whole is tried first.
-            text = match[2].rstrip()
-            name = text if text in names else text.partition(b" - ")[0]
+            name = _longest_name(match[2].rstrip(), names, longest)
             (passed if match[1] == b"PASSED" else failed).add(name)
         elif match := _UNITTEST_LINE.match(line):
             (passed if match[2] == b"ok" else failed).add(match[1])
         elif match := _UNITTEST_HEADING.fullmatch(line.rstrip()):
             failed.add(match[1])
     return {names[name] for name in passed & failed if name in names}
+
+
+def _longest_name(text: bytes, names: Container[bytes], longest: int) -> bytes:
+    """The known id that a result line begins with: " - " and a reason may follow, and an id may hold " - "."""
+    known, text = text, text[: longest + 3]
+    while text and known not in names:
+        text, _, _ = text.rpartition(b" - ")
+        known = text
+    return known
 
 
 def _lines(log: bytes) -> Iterator[bytes]:

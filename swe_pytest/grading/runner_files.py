@@ -131,15 +131,19 @@ def programs_of(eval_script: str) -> Iterator[str]:
     """Yield the relative paths of files that the commands between the test markers start."""
     _, _, marked = eval_script.partition("Start Test Output")
     for command in re.split(r"[\n;|&()]+", marked.partition("End Test Output")[0]):
-        words = iter(command.split())
-        for word in words:
-            if re.match(r"\w+=", word) or _INTERPRETER.fullmatch(word):
+        interpreted = False
+        for word in command.split():
+            if re.match(r"\w+=", word):
                 continue
-            if word.startswith("-") and not word.startswith("-m"):
-                continue
-            if "/" in word or "." in word:
+            if _INTERPRETER.fullmatch(word):
+                interpreted = True
+            elif interpreted and re.match(r"-[mce]", word):
+                break
+            elif "/" in word or "." in word:
                 yield word.removeprefix("./")
-            break
+                break
+            elif not interpreted:
+                break
 
 
 def _is_runner_file(path: str) -> bool:
