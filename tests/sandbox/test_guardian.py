@@ -15,8 +15,8 @@ import pytest
 from faulty_engine import FaultyEngine
 
 from swe_pytest.sandbox.engine import Engine
-from swe_pytest.sandbox.guardian import guard
-from swe_pytest.sandbox.ownership import Ownership, new_run_id
+from swe_pytest.sandbox.guardian import QUIET_S, guard
+from swe_pytest.sandbox.ownership import Ownership, current_owner, new_run_id
 from swe_pytest.sandbox.sweep import list_ours, sweep_run
 from swe_pytest.sandbox.witness import Witness
 
@@ -26,12 +26,12 @@ CONTROLLER = """
 import os, sys, threading
 from swe_pytest.sandbox.engine import Engine
 from swe_pytest.sandbox.guardian import guard
-from swe_pytest.sandbox.ownership import Ownership, current_owner
+from swe_pytest.sandbox.ownership import Ownership
 
-engine_text, run_id, image, within_s, what = sys.argv[1:]
+engine_text, run_id, owner, image, within_s, what = sys.argv[1:]
 engine = Engine.load(engine_text)
 guardian = guard(engine, run_id, within_s=float(within_s))
-mark = Ownership(run_id, current_owner(), "main")
+mark = Ownership(run_id, owner, "main")
 client = engine.client()
 
 def create():
@@ -60,9 +60,14 @@ sys.stdin.read()
 def controller(
     engine: Engine, run_id: str, image: str, what: str, within_s: float = 10.0
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A process, in a group of its own, that owns a run; and the pid of its guardian."""
+    """A process, in a group of its own, that controls a run; and the pid of its guardian.
+
+    Its things are labelled as this test's, which lives on: else the start of any other run on this engine
+    might sweep them before the guardian does.
+    """
+    arguments = [engine.dump(), run_id, current_owner(), image, str(within_s), what]
     process = subprocess.Popen(
-        [sys.executable, "-c", CONTROLLER, engine.dump(), run_id, image, str(within_s), what],
+        [sys.executable, "-c", CONTROLLER, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -176,10 +181,11 @@ def test_the_guardian_does_not_keep_the_controllers_output_open(
     """Whoever reads pytest's output sees its end when pytest is killed, not when the guardian goes."""
     run_id = new_run_id()
     with controller(engine, run_id, base_image, "none") as (process, guardian):
+        killed = time.monotonic()
         process.kill()
         assert process.stdout is not None
         process.stdout.read()  # returns only when every holder of the pipe has closed it
-        assert alive(guardian)  # it watches for creates under way for a while yet
+        assert time.monotonic() - killed < QUIET_S  # the guardian watches for creates at least as long
         wait_until(lambda: not alive(guardian), 10)
 
 
