@@ -75,11 +75,15 @@ def container_config(spec: SandboxSpec, command: str, *, user: str, script: bool
 
 @dataclass(slots=True)
 class Claim:
-    """One container that the engine has been asked for; `id` is "" as long as it has not told one."""
+    """One container that the engine has been asked for; `id` is "" as long as it has not told one.
+
+    `refused` means that it answered the request and will not carry it out later.
+    """
 
     name: str
     labels: Mapping[str, str] = field(repr=False)
     id: str = ""
+    refused: bool = False
 
 
 class Holding:
@@ -165,6 +169,7 @@ class Holding:
             return self._look(claim)
         except Refused as refused:
             # The name may be in use by the very container that an unanswered request has made.
+            claim.refused = True
             if refused.status != CONFLICT or not self._look(claim):
                 raise
         return True
@@ -241,7 +246,7 @@ class Holding:
         give_up = time.monotonic() + LATE_S
         pause = 0.05
         while not self._look(claim):
-            if time.monotonic() + pause > give_up:
+            if claim.refused or time.monotonic() + pause > give_up:
                 return False  # should it come still later, the run's sweep finds it by its labels
             time.sleep(pause)
             pause *= 2
