@@ -8,11 +8,8 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from swe_pytest.results.cases import Books, CaseResult, read_books
 from swe_pytest.results.durable import write_durably
-from swe_pytest.results.properties import properties_of, properties_of_planned
 from swe_pytest.results.record import Outcome
 from swe_pytest.results.run_dir import RunDir
-
-__all__ = ["case_element", "junit_xml", "properties_of", "properties_of_planned", "write_junit", "xml_text"]
 
 # What XML 1.0 cannot hold in any spelling, surrogates included.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -30,8 +30,6 @@ from swe_pytest.results.events import (
 from swe_pytest.results.gates import Gates
 from swe_pytest.results.record import EpisodeRecord, Outcome
 
-__all__ = ["CheckEnd", "EpisodeBegin", "EpisodeEnd", "Ledger", "LedgerState", "PlannedCase", "read_ledger"]
-
 # A plan is written in lines of so many cases: few enough to read, many enough to be quick.
 _CASES_A_LINE = 500
 # What a machine or process crash must not take away again: everything that a later line cannot replace.
