@@ -44,6 +44,7 @@ class Guardian:
         self._process = process
         self._pipe: int | None = pipe
         self._log = log
+        self._controller = os.getpid()
         self.trouble = ""
 
     @property
@@ -58,9 +59,9 @@ class Guardian:
         """Dismiss the guardian, once the run has been swept, and wait for its end.
 
         Returns (and keeps in `trouble`) what was wrong with it, "" if nothing: while it was dead, nobody
-        would have cleaned up after a killed controller. Idempotent.
+        would have cleaned up after a killed controller. Idempotent; a forked child's call does nothing.
         """
-        if self._pipe is None:
+        if self._pipe is None or os.getpid() != self._controller:
             return self.trouble
         early = self._process.poll()
         if early is None:

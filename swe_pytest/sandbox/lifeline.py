@@ -27,9 +27,10 @@ def keep_from_forks(descriptor: int) -> None:
 
 
 def close_private(descriptor: int) -> None:
-    """Close a descriptor given to `keep_from_forks`."""
-    _private.discard(descriptor)
-    os.close(descriptor)
+    """Close a descriptor given to `keep_from_forks`. In a forked child it is closed already: nothing is done."""
+    if descriptor in _private:
+        _private.discard(descriptor)
+        os.close(descriptor)
 
 
 def _close_in_child() -> None:

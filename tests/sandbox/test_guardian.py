@@ -275,3 +275,18 @@ def test_workers_do_not_inherit_the_pipe(engine: Engine, ownership: Ownership) -
         ).stdout.split()
         assert any(target.startswith("pipe:") for target in seen)  # its own output: it can see pipes
         assert pipe not in seen
+
+
+def test_a_forked_child_does_not_dismiss_the_guardian(engine: Engine, ownership: Ownership) -> None:
+    """A child that was forked by the controller and unwinds as it would leaves the guardian at its post."""
+    with guard(engine, ownership.run_id) as guardian:
+        child = os.fork()
+        if child == 0:
+            try:
+                guardian.close()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        time.sleep(0.3)  # nothing is to happen
+        assert guardian.alive
+    assert guardian.trouble == ""
