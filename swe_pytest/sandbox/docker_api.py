@@ -220,14 +220,18 @@ class DockerApi:
             answer = error.response
             status = answer.status_code if answer is not None else SERVER_ERROR
             raise Refused(status, str(error.explanation or error)) from error
-        except requests.exceptions.Timeout as error:
-            raise self._unreachable(what, f"did not answer within {self.timeout_s:g} s") from error
         except (
             docker.errors.DockerException,
             requests.exceptions.RequestException,
             urllib3.exceptions.HTTPError,
             OSError,
         ) as error:
+            # A wait that ends in the middle of an answer is wrapped once more by the library.
+            inner = error.args[0] if error.args else None
+            if isinstance(error, requests.exceptions.Timeout) or isinstance(
+                inner, urllib3.exceptions.ReadTimeoutError
+            ):
+                raise self._unreachable(what, f"did not answer within {self.timeout_s:g} s") from error
             raise self._unreachable(what, f"broke off ({type(error).__name__}: {error})") from error
         except (KeyError, TypeError, ValueError) as error:
             raise self._unreachable(what, f"gave an answer that makes no sense ({error!r})") from error

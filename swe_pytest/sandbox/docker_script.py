@@ -19,7 +19,7 @@ from swe_pytest.sandbox.stream import Capture, Stream
 # After a kill the streams end at once; for so long what they still hold is read.
 REST_S = 5.0
 # The streams end when the first process does; in so long the engine must say so too.
-SETTLE_S = 5.0
+SETTLE_S = 2.0
 # The closing word must never fall into the gap of a capture.
 SMALLEST_CONTROL = 4096
 
