@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    import httpx2
     from unearth import Link
 
 MAX_BYTES = 64 * 1024 * 1024
 ATTEMPTS = 3
+PAUSE_S = 1.0
 _TRUE = {"1", "true", "yes", "on", "y", "t"}
 
 
@@ -163,6 +165,12 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def _not_now(response: httpx2.Response) -> None:
+    """Raise for an answer that another attempt may better; an index that is ill is no empty index."""
+    if response.status_code == 429 or response.status_code >= 500:
+        response.raise_for_status()
+
+
 def _offered(link: Link) -> str:
     return "".join((link.hash_option or {}).get("sha256", []))
 
@@ -196,6 +204,7 @@ class _Index:
             timeout=configuration.timeout_s,
             proxy=configuration.proxy or None,
             follow_redirects=True,
+            event_hooks={"response": [_not_now]},
         )
         self._session.auth = MultiDomainBasicAuth(prompting=False, index_urls=self._urls)
 
@@ -209,7 +218,7 @@ class _Index:
         error: httpx2.HTTPError | None = None
         for attempt in range(ATTEMPTS):
             if attempt:
-                time.sleep(attempt)
+                time.sleep(attempt * PAUSE_S)
             try:
                 return self._get_once(distribution)
             except httpx2.HTTPError as latest:

@@ -39,9 +39,9 @@ _COMPILE = f"python3 -m compileall -q --invalidation-mode unchecked-hash {ENVIRO
 _CHECK_OUT = f"""set -eu
 git init --quiet --template= --initial-branch=main {WORKDIR}
 cd {WORKDIR}
-git -c fastimport.unpackLimit=1 fast-import --quiet < /{_STREAM}
+git -c core.logAllRefUpdates=false -c fastimport.unpackLimit=1 fast-import --quiet < /{_STREAM}
+git -c core.logAllRefUpdates=false reset --quiet --hard
 rm /{_STREAM}
-git reset --quiet --hard
 git status --porcelain --ignored
 test -z "$(git status --porcelain --ignored)"
 git rev-list --all

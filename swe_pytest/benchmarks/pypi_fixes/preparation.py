@@ -22,7 +22,7 @@ from swe_pytest.sandbox.engine import Engine
 from swe_pytest.sandbox.ownership import Ownership, current_owner, new_run_id
 
 # Raise these when the code that makes images or rows changes what it makes.
-IMAGE_FORMAT = 1
+IMAGE_FORMAT = 2
 ROW_FORMAT = 1
 
 
