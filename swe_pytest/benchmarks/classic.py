@@ -20,6 +20,8 @@ from pathlib import Path
 from swe_pytest.benchmarks.cache import cache_dir
 
 GENERATOR = "swebench==4.1.0"
+# What the generator imports. All that the release asks for would be 350 MB (see classic_generator.py).
+NEEDED = ("requests", "python-dotenv", "unidiff")
 INSTALL_DEADLINE_S = 1800.0
 
 Row = dict[str, object]
@@ -71,7 +73,7 @@ def generator_python() -> Path:
     One process makes it, others wait for it; an interrupted attempt leaves nothing that is used.
     Raises: UpgradeFailed.
     """
-    wanted = f"{GENERATOR} on {sys.version} in {sys.base_prefix}"
+    wanted = f"{GENERATOR} with {NEEDED} on {sys.version} in {sys.base_prefix}"
     digest = hashlib.sha256(wanted.encode()).hexdigest()[:12]
     home = cache_dir("venvs", f"{GENERATOR.replace('==', '-')}-{digest}")
     python = home / "bin" / "python"
@@ -95,14 +97,15 @@ def _make(home: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}.") as temporary:
         making = Path(temporary) / "venv"
-        uv = _uv()
+        python, uv = str(making / "bin" / "python"), _uv()
         if uv is not None:
             _run([uv, "venv", "--quiet", "--python", sys.executable, str(making)])
-            _run([uv, "pip", "install", "--quiet", "--python", str(making / "bin" / "python"), GENERATOR])
+            install = [uv, "pip", "install", "--quiet", "--python", python]
         else:
             _run([sys.executable, "-m", "venv", str(making)])
-            pip = [str(making / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-            _run([*pip, "install", "--quiet", GENERATOR])
+            install = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        _run([*install, "--no-deps", GENERATOR])
+        _run([*install, *NEEDED])
         making.rename(home)
 
 

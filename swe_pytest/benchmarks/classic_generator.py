@@ -1,22 +1,28 @@
 """Run as a script inside the environment of swebench 4.1.0: classic rows in, what they lack out (JSON lines).
 
-Nothing of this project can be imported there.
+Nothing of this project can be imported there. The front doors of the package import a builder, a cloud
+client and a dataset library that the generator has no use for: bare packages stand in for the doors, and
+an empty module for the library, so that neither is loaded or even installed.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib.machinery
+import importlib.util
 import json
 import os
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
 
 def main() -> int:
-    # The package prints when it is imported; the answers keep a channel of their own.
+    # What prints must not be able to break the answers: they keep a channel of their own.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    _open_side_door()
     from swebench.harness import log_parsers
     from swebench.harness.constants import FAIL_ONLY_REPOS
     from swebench.harness.test_spec import python as python_specs
@@ -43,6 +49,21 @@ def main() -> int:
         answers.write(json.dumps(answer) + "\n")
     answers.flush()
     return 0
+
+
+def _open_side_door() -> None:
+    found = importlib.util.find_spec("swebench")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError("No module named 'swebench'")
+    root = Path(next(iter(found.submodule_search_locations)))
+    for name, path in (("swebench", root), ("swebench.harness", root / "harness")):
+        spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = [str(path)]
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+    library = types.ModuleType("datasets")
+    for name in ("Dataset", "load_dataset", "load_from_disk"):
+        setattr(library, name, None)
+    sys.modules["datasets"] = library
 
 
 def _parsers_as_written(package: Path) -> dict[str, str]:
