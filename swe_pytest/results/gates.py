@@ -66,9 +66,7 @@ def check_gates(results: RunResults, gates: Mapping[str, Gates]) -> list[Violati
     return found
 
 
-def _judge(
-    suite: str, who: str, demands: Gates | PairGates, pairs: Sequence[PairResults]
-) -> list[Violation]:
+def _judge(suite: str, who: str, demands: Gates | PairGates, pairs: Sequence[PairResults]) -> list[Violation]:
     if not any(pair.planned for pair in pairs):
         return []
     measured = sum(pair.measured for pair in pairs)

@@ -65,7 +65,9 @@ def record_of(
     if not measured and failure is None:
         failure = failed()
     reason = "" if failure is None else f"{failure.failure_class}: {failure.message}"
-    verdict = None if reward is None else Verdict(reward == 1.0, reward, "", TestStatuses(("t1",), (), (), ()))
+    verdict = (
+        None if reward is None else Verdict(reward == 1.0, reward, "", TestStatuses(("t1",), (), (), ()))
+    )
     return EpisodeRecord(
         case_id=case.case_id,
         suite=case.suite,
@@ -134,7 +136,9 @@ UTF8_TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 
 def failures(text: st.SearchStrategy[str]) -> st.SearchStrategy[Failure]:
     stage = st.sampled_from([str(stage) for stage in Stage])
-    return st.builds(Failure, st.from_regex("[a-z][a-z0-9_]{0,20}", fullmatch=True), stage, st.booleans(), text, text)
+    return st.builds(
+        Failure, st.from_regex("[a-z][a-z0-9_]{0,20}", fullmatch=True), stage, st.booleans(), text, text
+    )
 
 
 @st.composite
@@ -177,7 +181,13 @@ def records(draw: st.DrawFn, text: st.SearchStrategy[str]) -> EpisodeRecord:
         patch=draw(st.none() | patch),
         agent=draw(
             st.builds(
-                AgentFacts, text, text, st.none() | text, st.none() | st.integers(), st.none() | st.integers(), text
+                AgentFacts,
+                text,
+                text,
+                st.none() | text,
+                st.none() | st.integers(),
+                st.none() | st.integers(),
+                text,
             )
         ),
         journal=tuple(draw(st.lists(st.builds(JournalEntry, number, number, text, data), max_size=2))),

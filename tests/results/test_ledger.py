@@ -267,7 +267,9 @@ for n in itertools.count():
     assert len(state.problems) <= 5
     kept = [name for name in state.checked if not name.startswith("victim")]
     assert len(kept) == 100
-    assert all(end.message == "x" * 300_000 for name, end in state.checked.items() if name.startswith("victim"))
+    assert all(
+        end.message == "x" * 300_000 for name, end in state.checked.items() if name.startswith("victim")
+    )
 
 
 def test_a_line_that_does_not_fit_is_an_error(tmp_path: Path) -> None:

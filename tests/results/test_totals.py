@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import tracemalloc
+import subprocess
+import sys
 from dataclasses import replace
 from math import comb
 from pathlib import Path
@@ -98,7 +99,7 @@ def test_nothing_measured_has_no_rate(tmp_path: Path) -> None:
     assert [found.gate for found in results.violations] == ["all_masked"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 1.0, None]), min_size=1, max_size=12))
 def test_masked_never_moves_the_mean(rewards: list[float | None]) -> None:
     """Adding or removing masked episodes changes neither mean reward nor resolve rate."""
@@ -121,21 +122,21 @@ def test_masked_never_moves_the_mean(rewards: list[float | None]) -> None:
 @pytest.mark.parametrize(
     ("successes", "trials", "low", "high"),
     [
-        # Computed by hand from Wilson's formula with z = 1.959964, in decimal arithmetic.
-        (0, 10, 0.0, 0.27753279),
-        (10, 10, 0.72246721, 1.0),
-        (5, 10, 0.23659309, 0.76340691),
-        (1, 1, 0.20654931, 1.0),
-        (492, 500, 0.96875577, 0.99187100),
-        (81, 263, 0.25527000, 0.36618000),
+        # Wilson's formula in decimal arithmetic of 40 digits; 81 of 263 is Newcombe's published example.
+        (0, 10, 0.0, 0.2775327999),
+        (10, 10, 0.7224672001, 1.0),
+        (5, 10, 0.2365930905, 0.7634069095),
+        (1, 1, 0.2065493144, 1.0),
+        (492, 500, 0.9687488915, 0.9918707470),
+        (81, 263, 0.2552885199, 0.3662095770),
     ],
 )
 def test_wilson_interval(successes: int, trials: int, low: float, high: float) -> None:
     """The interval is Wilson's at 95 %, within 0 and 1 and exact at the ends."""
     found = wilson(successes, trials)
     assert found is not None
-    assert found.low == pytest.approx(low, abs=1e-4)
-    assert found.high == pytest.approx(high, abs=1e-4)
+    assert found.low == pytest.approx(low, abs=1e-9)
+    assert found.high == pytest.approx(high, abs=1e-9)
 
 
 @given(st.integers(1, 3000).flatmap(lambda trials: st.tuples(st.integers(0, trials), st.just(trials))))
@@ -156,7 +157,9 @@ def test_no_trials_have_no_interval() -> None:
     assert wilson(0, 0) is None
 
 
-@pytest.mark.parametrize(("n", "c", "k"), [(n, c, k) for n in range(1, 7) for c in range(n + 1) for k in range(1, n + 1)])
+@pytest.mark.parametrize(
+    ("n", "c", "k"), [(n, c, k) for n in range(1, 6) for c in range(n + 1) for k in range(1, n + 1)]
+)
 def test_pass_at_k_is_what_brute_force_finds(n: int, c: int, k: int) -> None:
     """pass@k of an instance is the share of all choices of k of its n repeats that hold a resolved one."""
     outcomes = [True] * c + [False] * (n - c)
@@ -170,7 +173,11 @@ def test_pass_at_k_is_what_brute_force_finds(n: int, c: int, k: int) -> None:
 
 def test_pass_at_k_uses_measured_repeats_only(tmp_path: Path) -> None:
     """A masked repeat is neither a try nor a failure; an instance with too few measured ones does not count."""
-    outcomes: dict[str, list[float | None]] = {"a": [1.0, 0.0, 0.0], "b": [0.0, None, 0.0], "c": [None, None, 1.0]}
+    outcomes: dict[str, list[float | None]] = {
+        "a": [1.0, 0.0, 0.0],
+        "b": [0.0, None, 0.0],
+        "c": [None, None, 1.0],
+    }
     cases = [(planned(name, repeat=n), r) for name, rs in outcomes.items() for n, r in enumerate(rs, start=1)]
     made = MadeRun(tmp_path, [case for case, _ in cases])
     for case, reward in cases:
@@ -185,7 +192,9 @@ def test_pass_at_k_uses_measured_repeats_only(tmp_path: Path) -> None:
 
 def test_pairs_are_kept_apart(tmp_path: Path) -> None:
     """Configs and suites have their own rows, in a fixed order."""
-    cases = [planned("a", config=config, suite=suite) for suite in ("s2", "s1") for config in ("noop", "gold")]
+    cases = [
+        planned("a", config=config, suite=suite) for suite in ("s2", "s1") for config in ("noop", "gold")
+    ]
     made = MadeRun(tmp_path, cases)
     for case in cases:
         made.end(record_of(case, 0.0 if case.config == "noop" else 1.0))
@@ -287,17 +296,22 @@ def test_an_end_without_a_plan_unbalances(tmp_path: Path) -> None:
 
 
 def test_twenty_thousand_cases_take_little(tmp_path: Path) -> None:
-    """The reports of 20,000 planned cases, few of them run, are written in seconds and under 150 MB."""
-    cases = [planned(f"django__django-{n}") for n in range(20_000)]
-    made = MadeRun(tmp_path, cases)
-    for case in cases[:50]:
+    """The reports of 20,000 planned cases, few of them run, take a process under 150 MB and a few seconds."""
+    made = MadeRun(tmp_path, cases := [planned(f"django__django-{n}") for n in range(20_000)])
+    for case in cases[:20]:
         made.end(record_of(case))
-    tracemalloc.start()
-    try:
-        results = write_results(made.run_dir)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert results.totals.planned == 20_000
-    assert results.totals.not_run == 19_950
-    assert peak < 150e6, peak
+    code = """
+import resource, sys, time
+from pathlib import Path
+from swe_pytest.results.aggregate import write_results
+from swe_pytest.results.run_dir import RunDir
+began = time.process_time()
+totals = write_results(RunDir.open(Path(sys.argv[1]))).totals
+print(totals.planned, totals.not_run, time.process_time() - began)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert told[:2] == ["20000", "19980"]
+    assert float(told[2]) < 6, told  # processor time; about 1.4 s where this was written
+    assert int(told[3]) < 150e6, told
