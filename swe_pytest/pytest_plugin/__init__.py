@@ -72,14 +72,19 @@ def pytest_pycollect_makeitem(
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """The plan is known: write it down and, in a session of one process, take ownership of the run."""
+    """The plan is known: write it down and, in a session of one process, take ownership of the run.
+
+    First of all, because xdist's worker reports its collection in this same hook, and by then the plan
+    has to be there for the controller.
+    """
     config = session.config
     if config.getoption("--swe-list") or config.getoption("collectonly"):
         return
-    from swe_pytest.pytest_plugin.plan import case_of
+    from swe_pytest.pytest_plugin.plan import takes_part
 
-    if not any(case_of(item) is not None for item in session.items):
+    if not any(takes_part(item) for item in session.items):
         return
     worker = getattr(config, "workerinput", {}).get("workerid")
     config.stash[MEMBER].join(session.items, write_plan=worker in (None, "gw0"))

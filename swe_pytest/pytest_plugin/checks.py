@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from swe_pytest.pytest_plugin.contract import (
     assert_fresh_verifier,
     assert_masked,
@@ -9,10 +11,12 @@ from swe_pytest.pytest_plugin.contract import (
     assert_nothing_left,
     assert_order,
 )
-from swe_pytest.pytest_plugin.fixtures import EpisodeRunner
 from swe_pytest.results.properties import properties_of
 from swe_pytest.results.record import EpisodeRecord, Outcome, Stage
 from swe_pytest.suites.plan import Case
+
+if TYPE_CHECKING:
+    from swe_pytest.pytest_plugin.fixtures import EpisodeRunner
 
 _AGENT_STAGES = (Stage.AGENT_OPEN, Stage.AGENT_RESPOND, Stage.AGENT_CLOSE)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -139,8 +141,8 @@ class SuiteModule(pytest.Module):
         return super().collect()
 
     def wants(self, name: str) -> bool:
-        """Say whether the suite lists the check that this test function makes."""
-        return name.removeprefix("test_") in self.plan.checks
+        """Say whether the suite lists the check that this test function makes, and has cases for it."""
+        return bool(self.plan.rows and self.plan.configs) and name.removeprefix("test_") in self.plan.checks
 
 
 def generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -173,4 +175,7 @@ def _marked_cases(metafunc: pytest.Metafunc, marker: pytest.Mark) -> list[Case]:
         cases = plan_of(path, metafunc.config).cases(marker.kwargs.get("check", "rollout"))
     except InvalidFiles as invalid:
         raise pytest.Collector.CollectError(str(invalid)) from None
-    return cases
+    # Another episode than the suite's own of the same case, so it needs a name of its own in the run.
+    test = metafunc.definition.nodeid
+    mark = hashlib.sha256(test.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    return [replace(case, suite=f"{case.suite}+{metafunc.function.__name__}-{mark}") for case in cases]

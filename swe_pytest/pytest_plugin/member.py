@@ -54,6 +54,7 @@ class Member:
         planned = planned_cases(items)
         self._planned.update(case.case_id for case in planned)
         if write_plan:
+            directory.ledger.touch()  # tells the controller that there is a run, even if cases come later
             ledger = Ledger(directory.ledger)
             ledger.plan(planned)
             for suite, gates in gates_of(items).items():

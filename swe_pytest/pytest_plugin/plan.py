@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from swe_pytest.suites.suite import Rate
 
 
+_MAKERS = frozenset(("episode", "run_episode", "task_sandbox", "verifier_sandbox"))
+
+
 def case_of(item: pytest.Item) -> Case | None:
     """Return the case that an item was parametrized with, if any."""
     from swe_pytest.suites.plan import Case
@@ -21,6 +24,11 @@ def case_of(item: pytest.Item) -> Case | None:
     callspec = getattr(item, "callspec", None)
     found = callspec.params.get("case") if callspec is not None else None
     return found if isinstance(found, Case) else None
+
+
+def takes_part(item: pytest.Item) -> bool:
+    """Say whether an item may make containers, so that a run has to stand behind it."""
+    return not _MAKERS.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def runs_episode(item: pytest.Item) -> bool:
