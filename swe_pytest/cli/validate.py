@@ -103,7 +103,8 @@ def _kind(file: Path) -> Kind:
 
 
 def _validated(files: dict[Path, Kind], root: Path) -> tuple[set[Problem], set[Problem]]:
-    from swe_pytest.suites.load import load_manifest, resolve_config
+    from swe_pytest.suites.load import resolve_config
+    from swe_pytest.suites.manifest import load_manifest
     from swe_pytest.suites.plan import LoadedSuite, load_suite
     from swe_pytest.suites.search import Scope
 

@@ -32,7 +32,7 @@ class Fault:
     after_command: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # a case is itself; `case_id` compares cases
 class Case:
     """One planned episode of one check. `repeat` counts from 1; `id` is the parameter's name in pytest.
 

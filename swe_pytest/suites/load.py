@@ -14,11 +14,10 @@ from swe_pytest.problem import InvalidFiles, Problem
 from swe_pytest.suites.case import safe_name
 from swe_pytest.suites.config import Config, config_digest, digest
 from swe_pytest.suites.inheritance import inherited
-from swe_pytest.suites.manifest import ANY_BENCHMARK, Manifest, disagreements
 from swe_pytest.suites.near import one_of
 from swe_pytest.suites.node import Node, Place, read_mapping
 from swe_pytest.suites.plan import LoadedSuite
-from swe_pytest.suites.search import SUFFIXES, Scope, benchmark_folders
+from swe_pytest.suites.search import Scope
 from swe_pytest.suites.suite import EVERY_CONFIG, Select, Suite
 from swe_pytest.suites.written import checked
 
@@ -45,39 +44,12 @@ def resolve_config(path: Path, scope: Scope) -> ResolvedConfig:
     return ResolvedConfig(config, node)
 
 
-def load_manifest(path: Path, scope: Scope) -> tuple[Manifest, Config]:
-    """Read a manifest and the config it describes. Raises: InvalidFiles, also where the two disagree."""
-    node = read_mapping(path)
-    problems: list[Problem] = []
-    manifest = checked(Manifest, node, problems)
-    if manifest is None:
-        raise InvalidFiles(problems)
-    place = _place(node, "benchmark")
-    if manifest.benchmark != ANY_BENCHMARK:
-        _benchmark(manifest.benchmark, place, problems)
-    file = scope.find(manifest.config, path.parent) if manifest.config.endswith(SUFFIXES) else None
-    if file is None:
-        remedy = f"write its path relative to {scope.shown(path.parent)}"
-        raise InvalidFiles(
-            [*problems, _place(node, "config").problem(f"no config file '{manifest.config}'", remedy)]
-        )
-    try:
-        config = resolve_config(file, scope).config
-    except InvalidFiles as error:
-        raise InvalidFiles([*problems, *error.problems]) from error
-    problems.extend(disagreements(manifest, node, config))
-    problems.extend(_wrong_folder(manifest, place, file))
-    if problems:
-        raise InvalidFiles(problems)
-    return manifest, config
-
-
 def load_suite(path: Path, root: Path, *, rows_required: bool = True) -> LoadedSuite:
     """Read a suite with its configs and the index of its rows. See plan.load_suite."""
     node = read_mapping(path)
     problems: list[Problem] = []
     name = node.child("benchmark")
-    source = _benchmark(name.word() or "", name.place, problems) if name and name.word() else None
+    source = known_benchmark(name.word() or "", name.place, problems) if name and name.word() else None
     scope = Scope(root, name.word() or "" if name else "")
     configs, named = _configs(node, scope, problems)
     suite = checked(Suite, named, problems)
@@ -111,31 +83,13 @@ def suite_digest(suite: Suite, configs: Iterable[Config]) -> str:
     return digest(facts)
 
 
-def _place(node: Node, *keys: str) -> Place:
-    for key in keys:
-        found = node.child(key)
-        if found is None:
-            break
-        node = found
-    return node.place
-
-
-def _benchmark(name: str, place: Place, problems: list[Problem]) -> Benchmark | None:
+def known_benchmark(name: str, place: Place, problems: list[Problem]) -> Benchmark | None:
+    """Return a benchmark by name; None after adding the problem of an unknown one."""
     try:
         return benchmark(name)
     except UnknownBenchmark:
         problems.append(place.problem(f"unknown benchmark '{name}'", one_of(name, benchmark_names())))
         return None
-
-
-def _wrong_folder(manifest: Manifest, place: Place, file: Path) -> Iterable[Problem]:
-    folder = file.parent.name
-    owners = [name for name in benchmark_names() if folder in benchmark_folders(name)]
-    if owners and manifest.benchmark not in owners:
-        yield place.problem(
-            f"'benchmark' is '{manifest.benchmark}', but the config is in {folder}/",
-            f"write {' or '.join(owners)}, or move the config",
-        )
 
 
 def _config(
@@ -241,7 +195,7 @@ def _check_faults(suite: Suite, node: Node, configs: Iterable[Config], problems:
     for config in configs:
         if "interrupted" in suite.checks and not suite.faults_for(config):
             message = f"no fault can happen to config '{config.name}': without a patch no verifier is started"
-            problems.append(_place(node, "faults").problem(message, "add {kill: task} to faults"))
+            problems.append(node.place_of("faults").problem(message, "add {kill: task} to faults"))
 
 
 def _rows(
@@ -251,7 +205,7 @@ def _rows(
         file = node.place.path.parent / suite.rows
         if not file.is_file():
             remedy = f"the path is relative to {node.place.path.parent}"
-            problems.append(_place(node, "rows").problem(f"no rows file '{suite.rows}'", remedy))
+            problems.append(node.place_of("rows").problem(f"no rows file '{suite.rows}'", remedy))
             return [], frozenset()
     else:
         file = source.prepared_rows()
@@ -263,7 +217,7 @@ def _rows(
     chosen = _selected(suite.select, node, rows, problems)
     if not chosen and not problems:
         what = "the selection leaves no instance" if rows else f"no rows in {file}"
-        place = _place(node, "select") if rows else _place(node, "rows")
+        place = node.place_of("select") if rows else node.place_of("rows")
         problems.append(place.problem(what, "widen `select`" if rows else "add rows, or name another file"))
     ids = {row.instance_id for row in chosen}
     return chosen, frozenset(row.instance_id for row in rows if row.instance_id not in ids)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Literal
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from pydantic import Field, StringConstraints, field_validator
 
-from swe_pytest.problem import Problem
+from swe_pytest.benchmarks.registry import benchmark_names
+from swe_pytest.problem import InvalidFiles, Problem
 from swe_pytest.suites.config import NOT_EMPTY, Config, Name, Text
-from swe_pytest.suites.node import Node
-from swe_pytest.suites.written import Written, wrong
+from swe_pytest.suites.load import known_benchmark, resolve_config
+from swe_pytest.suites.node import Node, read_mapping
+from swe_pytest.suites.search import SUFFIXES, Scope, benchmark_folders
+from swe_pytest.suites.written import Written, checked, wrong
 
 ANY_BENCHMARK = "any"
 
@@ -76,7 +80,32 @@ class Manifest(Written):
         return licence
 
 
-def disagreements(manifest: Manifest, node: Node, config: Config) -> Iterable[Problem]:
+def load_manifest(path: Path, scope: Scope) -> tuple[Manifest, Config]:
+    """Read a manifest and the config it describes. Raises: InvalidFiles, also where the two disagree."""
+    node = read_mapping(path)
+    problems: list[Problem] = []
+    manifest = checked(Manifest, node, problems)
+    if manifest is None:
+        raise InvalidFiles(problems)
+    if manifest.benchmark != ANY_BENCHMARK:
+        known_benchmark(manifest.benchmark, node.place_of("benchmark"), problems)
+    file = scope.find(manifest.config, path.parent) if manifest.config.endswith(SUFFIXES) else None
+    if file is None:
+        remedy = f"write its path relative to {scope.shown(path.parent)}"
+        problems.append(node.place_of("config").problem(f"no config file '{manifest.config}'", remedy))
+        raise InvalidFiles(problems)
+    try:
+        config = resolve_config(file, scope).config
+    except InvalidFiles as error:
+        raise InvalidFiles([*problems, *error.problems]) from error
+    problems.extend(_disagreements(manifest, node, config))
+    problems.extend(_wrong_folder(manifest, node, file))
+    if problems:
+        raise InvalidFiles(problems)
+    return manifest, config
+
+
+def _disagreements(manifest: Manifest, node: Node, config: Config) -> Iterable[Problem]:
     """Tell where a card says something else than its config; the config is right by definition."""
     lifecycle = "deprecated" if config.deprecated else "active"
     for key, said, true in (
@@ -85,5 +114,14 @@ def disagreements(manifest: Manifest, node: Node, config: Config) -> Iterable[Pr
         ("lifecycle", manifest.lifecycle, lifecycle),
     ):
         if said != true:
-            place = (node.child(key) or node).place
-            yield place.problem(f"'{key}' is '{said}', but the config says '{true}'", f"write {true}")
+            yield node.place_of(key).problem(
+                f"'{key}' is '{said}', but the config says '{true}'", f"write {true}"
+            )
+
+
+def _wrong_folder(manifest: Manifest, node: Node, file: Path) -> Iterable[Problem]:
+    folder = file.parent.name
+    owners = [name for name in benchmark_names() if folder in benchmark_folders(name)]
+    if owners and manifest.benchmark not in owners:
+        message = f"'benchmark' is '{manifest.benchmark}', but the config is in {folder}/"
+        yield node.place_of("benchmark").problem(message, f"write {' or '.join(owners)}, or move the config")

@@ -74,6 +74,13 @@ class Node:
         found = self.value.get(key) if isinstance(self.value, dict) else None
         return None if found is None or found.value is None else found
 
+    def place_of(self, *keys: str) -> Place:
+        """Return the place of a value inside, or of the last that exists on the way to it."""
+        node = self
+        for key in keys:
+            node = node.child(key) or node
+        return node.place
+
     def items(self) -> list[Node]:
         """Return a list's values; a single value counts as a list of one."""
         return self.value if isinstance(self.value, list) else [self]

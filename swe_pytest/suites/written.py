@@ -132,23 +132,23 @@ def _descend(node: Node, steps: Iterable[Step]) -> Node | None:
     return node
 
 
-def _walk(model: type[Written], loc: Iterable[Step]) -> tuple[list[Step], type[Written] | None]:
-    """Follow a location through the types; return it without union tags, and the last model on the way."""
+def _walk(model: type[Written], loc: Iterable[Step]) -> tuple[list[Step], type[Written]]:
+    """Follow a location through the types; return it without union tags, and the model its end is a key of."""
     steps: list[Step] = []
     kind: Any = model
-    owner: type[Written] | None = model
+    holder = inside = model
     for step in loc:
         kind = _bare(kind)
         members = _members(kind)
         if members:
-            kind = owner = next((member for member in members if member.tag == step), members[0])
+            kind = inside = next((member for member in members if member.tag == step), members[0])
             continue
         steps.append(step)
-        kind = _inner(kind, step)
-        bare = _bare(kind)
-        if isinstance(bare, type) and issubclass(bare, Written):
-            owner = bare
-    return steps, owner
+        holder = inside
+        kind = _bare(_inner(kind, step))
+        if isinstance(kind, type) and issubclass(kind, Written):
+            inside = kind
+    return steps, holder
 
 
 def _bare(kind: Any) -> Any:
@@ -207,19 +207,16 @@ def _where(node: Node, steps: list[Step], key: bool) -> tuple[Place, Node]:
     return place, node
 
 
-def _told(
-    detail: ErrorDetails, steps: list[Step], owner: type[Written] | None, found: Node
-) -> tuple[str, str]:
+def _told(detail: ErrorDetails, steps: list[Step], owner: type[Written], found: Node) -> tuple[str, str]:
     kind = detail["type"]
     context: Mapping[str, Any] = detail.get("ctx", {})
     name = next((step for step in reversed(steps) if isinstance(step, str)), "")
-    field = next((step for step in reversed(steps) if owner and step in owner.model_fields), name)
+    field = next((step for step in reversed(steps) if step in owner.model_fields), name)
     about = _description(owner, steps)
     if kind == "wrong":
         return context["message"], context["remedy"]
     if kind == "extra_forbidden":
-        known = list(owner.model_fields) if owner else []
-        return f"unknown key '{name}'", one_of(name, known)
+        return f"unknown key '{name}'", one_of(name, owner.model_fields)
     if kind == "missing":
         return f"missing key '{name}'", about
     if kind == "literal_error":
@@ -248,18 +245,18 @@ def _not_one_of(name: str, found: Node, choices: list[str]) -> tuple[str, str]:
     return f"'{name}' cannot be '{word}'", one_of(word, choices)
 
 
-def _literals(owner: type[Written] | None, name: str) -> list[str]:
+def _literals(owner: type[Written], name: str) -> list[str]:
     """Return the words a field may take, also inside a list or a mapping."""
-    kind = _bare(owner.model_fields[name].annotation) if owner and name in owner.model_fields else None
+    kind = _bare(owner.model_fields[name].annotation) if name in owner.model_fields else None
     while kind is not None and get_origin(kind) is not Literal:
         kind = _bare(_inner(kind, 0))
     words = get_args(kind) if kind is not None else ()
     return [word if isinstance(word, str) else str(word).lower() for word in words]
 
 
-def _description(owner: type[Written] | None, steps: Iterable[Step]) -> str:
+def _description(owner: type[Written], steps: Iterable[Step]) -> str:
     """Return the first sentence about the field that a location is in."""
-    fields = owner.model_fields if owner else {}
+    fields = owner.model_fields
     inside = [fields[step].description or "" for step in steps if isinstance(step, str) and step in fields]
     return _lower(_SENTENCE_END.split(inside[-1])[0].rstrip(".")) if inside else ""
 

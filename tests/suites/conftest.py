@@ -12,7 +12,7 @@ from swe_pytest.benchmarks.contract import Benchmark
 from swe_pytest.benchmarks.registry import UnknownBenchmark
 from swe_pytest.benchmarks.task import Gold, RowRef, Task
 from swe_pytest.problem import InvalidFiles, Problem
-from swe_pytest.suites import load
+from swe_pytest.suites import load, manifest
 from swe_pytest.suites.plan import LoadedSuite, load_suite
 
 Write = Callable[[str, str], Path]
@@ -57,7 +57,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return ToyBenchmark(name, tmp_path)
 
     monkeypatch.setattr(load, "benchmark", benchmark)
-    monkeypatch.setattr(load, "benchmark_names", lambda: ("toy:box", "toy:chest"))
+    for module in (load, manifest):
+        monkeypatch.setattr(module, "benchmark_names", lambda: ("toy:box", "toy:chest"))
     return tmp_path
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from swe_pytest.problem import InvalidFiles
 from swe_pytest.suites.load import resolve_config
-from swe_pytest.suites.plan import load_suite
+from swe_pytest.suites.plan import load_suite, plan
 from swe_pytest.suites.search import Scope
 from tests.suites.conftest import Write, complaints, rows, told
 
@@ -356,3 +359,72 @@ def test_a_config_is_named_as_its_file(project: Path, write: Write) -> None:
         with pytest.raises(InvalidFiles) as caught:
             resolve_config(path, Scope(project))
         assert str(caught.value.problems[0]).startswith(f"{path}:{expected}")
+
+
+WORDS = st.sampled_from(
+    [
+        "benchmark",
+        "toy:box",
+        "configs",
+        "gold",
+        "noop",
+        "name",
+        "extends",
+        "agent",
+        "harness",
+        "command",
+        "env",
+        "select",
+        "instances",
+        "limit",
+        "a__a-1",
+        "checks",
+        "rollout",
+        "interrupted",
+        "expect",
+        "resolved",
+        "gates",
+        "mask_rate",
+        "max",
+        "faults",
+        "kill",
+        "task",
+        "after_command",
+        "limits",
+        "episode_s",
+        "agent_s",
+        "sandbox",
+        "memory",
+        "4GiB",
+        "verifier",
+        "timeout_s",
+        "mask",
+        "deprecated",
+        "model",
+        "rows",
+        "*",
+        "<<",
+    ]
+)
+SCALARS = WORDS | st.none() | st.booleans() | st.integers(-2, 3) | st.floats() | st.text(max_size=3)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(part=st.dictionaries(WORDS, VALUES, max_size=5), inline=st.dictionaries(WORDS, VALUES, max_size=5))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_no_shape_of_a_suite_ends_in_a_traceback(
+    part: dict[str, object], inline: dict[str, object], project: Path, write: Write
+) -> None:
+    """Known words in unknown places: a suite can be planned, or every problem of it has a place."""
+    write("prepared.jsonl", rows("a__a-1"))
+    config = {"name": "x", "agent": {"harness": "gold"}, **inline}
+    value = {"benchmark": "toy:box", "configs": ["gold", config], **part}
+    path = write("suites/s/suite.yaml", yaml.safe_dump(value))
+    try:
+        assert plan(load_suite(path, project)).all_cases()
+    except InvalidFiles as invalid:
+        assert all(problem.line and problem.column and problem.remedy for problem in invalid.problems)

@@ -11,7 +11,8 @@ import pytest
 
 from swe_pytest.agents.registry import agent_names
 from swe_pytest.problem import InvalidFiles
-from swe_pytest.suites.load import load_manifest, resolve_config
+from swe_pytest.suites.load import resolve_config
+from swe_pytest.suites.manifest import load_manifest
 from swe_pytest.suites.node import read_mapping
 from swe_pytest.suites.schema import DIRECTORY, NAMES, file_name, schema, stale
 from swe_pytest.suites.search import BUILTIN, Scope
