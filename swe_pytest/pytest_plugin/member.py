@@ -141,10 +141,10 @@ class Member:
     def _open(self) -> Run:
         if self._run is None:
             from swe_pytest.episode.run import open_run
-            from swe_pytest.sandbox.engine import find_engine
+            from swe_pytest.sandbox.engine import Engine
             from swe_pytest.sandbox.ownership import Ownership
 
-            engine = find_engine()
+            engine = Engine.load(self.directory().engine.read_text(encoding="utf-8"))
             facts = self.facts
             if facts.process != "main":
                 self._opened.enter_context(_controller_watched(self.directory(), facts, engine))

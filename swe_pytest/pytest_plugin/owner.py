@@ -73,6 +73,8 @@ class Owner:
         self._held.enter_context(_sigterm_unwinds())
         Ledger(directory.ledger).run_begin(self.facts.run_id, sys.argv, versions())
         self._engine = find_engine()
+        # Every process of the run uses this one engine, whatever its own environment says.
+        directory.engine.write_text(self._engine.dump(), encoding="utf-8")
         log = directory.path / "guardian.log"
         self._guardian = self._held.enter_context(guard(self._engine, self.facts.run_id, log=log))
         sweep_dead_owners(self._engine)

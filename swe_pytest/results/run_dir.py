@@ -93,6 +93,10 @@ class RunDir:
         return self.path / "results.json"
 
     @property
+    def engine(self) -> Path:
+        return self.path / "engine.json"
+
+    @property
     def failures(self) -> Path:
         return self.path / "failures.jsonl"
 
