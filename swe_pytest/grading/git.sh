@@ -12,7 +12,7 @@ hygiene() {
         GIT_REPLACE_REF_BASE GIT_DEFAULT_HASH GIT_QUARANTINE_PATH GIT_REF_STORAGE GIT_TRACE GIT_TRACE2 \
         GIT_TRACE2_EVENT GIT_TRACE2_PERF GIT_TRACE_SETUP GIT_TRACE_PERFORMANCE GIT_TEST_SPLIT_INDEX
     HOME=$private XDG_CONFIG_HOME=$private GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1
-    GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 LC_ALL=C
+    GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=$private/no-grafts GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 LC_ALL=C
     export HOME XDG_CONFIG_HOME GIT_CONFIG_NOSYSTEM GIT_CONFIG_GLOBAL GIT_ATTR_NOSYSTEM
     export GIT_NO_REPLACE_OBJECTS GIT_GRAFT_FILE GIT_OPTIONAL_LOCKS GIT_TERMINAL_PROMPT LC_ALL
 }
@@ -32,7 +32,7 @@ repo() (
     GIT_DIR=$workdir/.git GIT_WORK_TREE=$workdir
     export GIT_DIR GIT_WORK_TREE
     exec git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c core.commitGraph=false \
-        -c core.fsync=none -c core.fsyncObjectFiles=false "$@"
+        -c core.fsync=none "$@"
 )
 
 # make_private [DIR…]: make $private a git directory that keeps bytes as they are, and other directories.
@@ -84,11 +84,15 @@ show_nested() {
         done' sh {} +
 }
 
-# What the checkout's index tracks, without its flags and file times: every file will be read.
+# Fill $index with what HEAD and the checkout's index track, without flags and file times: every file will
+# be read. Submodules are listed in $private/links.
 load_tracked() {
-    repo ls-files -s >"$private/tracked" || return
-    grep '^160000 ' "$private/tracked" >"$private/links"
-    own update-index --index-info <"$private/tracked"
+    own read-tree "$head" && repo diff-index --cached --raw --abbrev=40 "$head" >"$private/staged" || return
+    if [ -s "$private/staged" ]; then
+        sed 's/^:[0-7]* \([0-7]*\) [0-9a-f]* \([0-9a-f]*\) [A-Z]*/\1 \2/' "$private/staged" |
+            own update-index --index-info || return
+    fi
+    own ls-files -s | grep '^160000 ' >"$private/links" || :
 }
 
 # snapshot LOAD: make $index the image of the working tree. LOAD fills the index with what is tracked, so
@@ -98,16 +102,25 @@ load_tracked() {
 snapshot() {
     rm -f "$index"
     "$1" || return
-    # A complaint may be that a nested repository was added.
-    [ -s "$private/links" ] || ! own add -A --ignore-errors 2>"$private/complaints" || [ -s "$private/complaints" ] || return 0
+    if [ ! -s "$private/links" ] && take && [ ! -s "$private/complaints" ]; then
+        return 0
+    fi
+    # There are submodules, or a complaint, which may be that a nested repository was added.
     hide_nested
     rm -f "$index"
-    "$1" && own add -A --ignore-errors 2>"$private/complaints"
-    added=$?
+    "$1" && take
+    taken=$?
     show_nested
-    case $added in
+    case $taken in
         0) : >"$private/complaints" ;;
         1) ;;
         *) cat "$private/complaints" >&2 && return 1 ;;
     esac
+}
+
+# The refresh leaves unchanged files to be passed over: `add` would touch their objects in the image's
+# packs, and so copy whole packs up into the container's layer.
+take() {
+    own update-index -q --refresh >/dev/null 2>&1
+    own add -A --ignore-errors 2>"$private/complaints"
 }

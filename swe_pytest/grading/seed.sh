@@ -141,7 +141,6 @@ other_places() {
 
 purge_other_places() {
     other_places >"$private/places"
-    : >"$private/doomed"
     while IFS= read -r place; do
         inside=${place#"$workdir/./"}
         case $place in
@@ -170,6 +169,23 @@ doom() {
     printf 'removed %s\n' "$1"
 }
 
+# Other checkouts of the repository $1 hold other versions as plain files.
+other_checkouts() {
+    for file in "$1"/worktrees/*/gitdir; do
+        [ ! -f "$file" ] || { read -r place <"$file" && printf '%s\n' "${place%/.git}"; }
+    done
+    case $1 in */.git) printf '%s\n' "${1%/.git}" ;; esac
+}
+
+purge_other_checkouts() {
+    while IFS= read -r place; do
+        case $workdir/ in
+            "$place"/*) ;;
+            *) [ ! -d "$place" ] || doom "$place" ;;
+        esac
+    done <"$private/checkouts"
+}
+
 give_back() { # files made here belong to whom the checkout belongs to
     owner=$(stat -c %u:%g .git) || return
     [ "$owner" = 0:0 ] || chown -R "$owner" .git/objects .git/refs .git/HEAD .git/config
@@ -178,23 +194,28 @@ give_back() { # files made here belong to whom the checkout belongs to
 purge() {
     [ ! -e .git/reftable ] || fail 70 'repositories with reftables are not supported'
     : >"$private/alternates"
+    : >"$private/doomed"
+    common=$workdir/.git
     if [ ! -d .git ] || [ -L .git ]; then
         stand_alone || fail 71 '.git points elsewhere and could not be made to stand alone'
     fi
     if [ -s .git/objects/info/alternates ]; then
         sed 's,/*$,/pack,' .git/objects/info/alternates >"$private/alternates"
     fi
+    other_checkouts "$common" >"$private/checkouts"
+    # First this: to rev-list the indexes of other worktrees count as well.
+    drop_unneeded || fail 71 'cannot clean the git directory'
     # In a partial clone what is missing cannot be fetched, nor later be read.
     { repo rev-list --objects --indexed-objects "$head" >"$private/walk" 2>"$private/why" ||
         repo rev-list --objects --indexed-objects --missing=allow-any "$head" >"$private/walk"; } &&
         cut -c1-40 "$private/walk" | sort -u >"$private/reachable" && [ -s "$private/reachable" ] ||
         fail 71 "cannot walk the history from HEAD: $(cat "$private/why")"
-    drop_unneeded || fail 71 'cannot clean the git directory'
     enumerate || fail 71 'cannot list the objects of the checkout'
     count before
     if [ -s "$private/alternates" ] || ! cmp -s "$private/present" "$private/reachable" || [ -n "$(strays)" ]; then
         repack || fail 71 'cannot repack the checkout'
     fi
+    purge_other_checkouts
     purge_other_places
     give_back || fail 71 'cannot give the git directory back to its owner'
 }

@@ -97,7 +97,7 @@ prepare() {
     command -v git >/dev/null || stop 'the image has no git'
     cd -P -- "$workdir" || stop "no such directory in the image: $workdir"
     workdir=$PWD
-    make_private && borrow && snapshot load_tracked && start=$(own write-tree) ||
+    make_private && borrow && head=$(repo rev-parse --verify -q HEAD) && snapshot load_tracked && start=$(own write-tree) ||
         stop 'the starting tree cannot be read'
     say "start $start"
     [ -z "$expected" ] || [ "$start" = "$expected" ] || exit 0
