@@ -171,3 +171,11 @@ def test_schema_prints_writes_and_checks(home: Path) -> None:
     ]
     assert run(home, "schema", "--check", "out").returncode == 2  # "out" is no schema's name
     assert "did you mean 'suite'?" in run(home, "schema", "suit").stderr
+
+
+def test_this_project_is_valid(home: Path) -> None:
+    """The suites, configs and manifests that are committed here are right."""
+    root = Path(__file__).parents[2]
+    folders = [str(root / name) for name in ("suites", "configs", "manifests")]
+    done = run(home, "validate", "--root", str(root), *folders)
+    assert done.returncode == 0, done.stdout
