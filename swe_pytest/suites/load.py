@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -182,11 +183,11 @@ def _check_config_names(suite: Suite, node: Node, names: list[str], problems: li
     """Every config that `expect` and `gates` speak of must be one of the suite's."""
     known = dict.fromkeys([*names, *suite.configs])
     for told, mapping in (
-        (list(suite.expect), node.child("expect")),
+        ([name for name in suite.expect if name != EVERY_CONFIG], node.child("expect")),
         (list(suite.gates.configs), (node.child("gates") or node).child("configs")),
     ):
         for name in told:
-            if name not in known and name != EVERY_CONFIG:
+            if name not in known:
                 place = mapping.keys.get(name, mapping.place) if mapping else node.place
                 problems.append(place.problem(f"'{name}' is no config of this suite", one_of(name, known)))
 
@@ -233,11 +234,12 @@ def _selected(select: Select, node: Node, rows: list[RowRef], problems: list[Pro
         _check_listed("repo", select.repos, {row.repo for row in rows}, _listed(node, "repos"), problems)
         chosen = [row for row in chosen if row.repo in select.repos]
     if select.shuffle_seed is not None:
-        seed = select.shuffle_seed
-        chosen = sorted(
-            chosen, key=lambda row: hashlib.sha256(f"{seed}\0{row.instance_id}".encode()).digest()
-        )
+        chosen = sorted(chosen, key=functools.partial(_drawn, select.shuffle_seed))
     return chosen[: select.limit]
+
+
+def _drawn(seed: int, row: RowRef) -> bytes:
+    return hashlib.sha256(f"{seed}\0{row.instance_id}".encode("utf-8", "surrogatepass")).digest()
 
 
 def _listed(node: Node, key: str) -> list[Node]:

@@ -140,6 +140,12 @@ def test_selection_filters_shuffles_and_limits(loaded: Loaded) -> None:
     assert shuffled[:3] == ["r__r-0", "r__r-23", "r__r-27"], "the order of a seed must never change"
 
 
+def test_an_instance_may_be_named_by_half_a_character(loaded: Loaded) -> None:
+    """JSON allows lone surrogates: they are hashed into safe ids like any other odd name."""
+    planned = plan(loaded(PAIR + "select: {shuffle_seed: 1}\n", "a\ud800", "b"))
+    assert len({case.id.encode("ascii") for case in planned.cases("rollout")}) == 4
+
+
 def test_suites_are_named_by_their_folder(loaded: Loaded) -> None:
     """The folder's path below suites/ names a suite, so two smoke suites in two folders differ."""
     names = {

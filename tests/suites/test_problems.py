@@ -99,10 +99,12 @@ SUITES = {
         ["3:9: 'expect' cannot be 'solved'; did you mean 'resolved' or 'unresolved'?"],
     ),
     "expectation of a stranger": (
-        HEAD + "expect:\n  gould: resolved\ngates:\n  configs:\n    noop: {mask_rate: {max: 0}}\n",
+        HEAD
+        + "expect:\n  gould: resolved\ngates:\n  configs:\n    noop: {mask_rate: {max: 0}}\n    '*': {}\n",
         [
             "4:3: 'gould' is no config of this suite; did you mean 'gold'?",
             "7:5: 'noop' is no config of this suite; known are: gold",
+            "8:5: '*' is no config of this suite; known are: gold",
         ],
     ),
     "unknown benchmark": (
