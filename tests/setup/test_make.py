@@ -80,7 +80,12 @@ def test_ci_runs_make_test_without_input_and_ends_as_it_does(
     shutil.copy(root / ".ci" / "run", tmp_path / ".ci")
     (tmp_path / "Makefile").write_text(f"test:\n\t{recipe}\n")
     run = subprocess.run(
-        ["bash", ".ci/run"], cwd=tmp_path, input="not for tests\n", text=True, capture_output=True, check=False, timeout=60
+        ["bash", ".ci/run"],
+        cwd=tmp_path,
+        input="not for tests\n",
+        text=True,
+        capture_output=True,
+        check=False,
     )
     assert (run.returncode == 0) is green
     assert run.stdout == ("all ran\n" if green else "")
