@@ -20,7 +20,6 @@ from swe_pytest.results.record import (
     Outcome,
     SandboxFacts,
 )
-from swe_pytest.suites.config import config_digest
 from swe_pytest.suites.plan import Case
 
 
@@ -102,7 +101,7 @@ def _record(
         versions={**run.versions, "agent": f"{config.agent.harness} {attempt.agent_version}".strip()},
         digests={
             "suite": case.suite_digest,
-            "config": config_digest(config),
+            "config": case.config_digest,
             "row": gold.row_digest,
             "image": attempt.image.digest or attempt.image.id if attempt.image is not None else "",
         },

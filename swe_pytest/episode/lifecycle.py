@@ -21,13 +21,9 @@ from swe_pytest.grading.runner_files import runner_paths
 from swe_pytest.grading.verdict import empty_patch_verdict, judge
 from swe_pytest.grading.workspace import Workspace, seed_workspace
 from swe_pytest.results.record import Failure, Stage, Verdict
-from swe_pytest.sandbox.contract import MIB, Image, Network, Sandbox, SandboxSpec, ScriptResult
+from swe_pytest.sandbox.contract import Image, Network, Sandbox, SandboxSpec, ScriptResult
 from swe_pytest.sandbox.errors import SandboxError
 from swe_pytest.suites.plan import Case
-
-# A larger patch is no patch but a mistake, and would only fill disks.
-MAX_PATCH = 64 * MIB
-
 
 def task_spec(case: Case, task: Task) -> SandboxSpec:
     """Return the task sandbox of a case. Nothing grader-only can get in: it is not given."""
@@ -108,7 +104,8 @@ class Attempt:
             handle = FaultySandbox(sandbox, self.plan)
         self._act(handle)
         with self._stage(Stage.CAPTURE, self.case.config.limits.capture_s) as limit_s:
-            self.patch = capture_patch(sandbox, workspace, timeout_s=limit_s, max_bytes=MAX_PATCH)
+            max_bytes = self.case.config.limits.patch_bytes
+            self.patch = capture_patch(sandbox, workspace, timeout_s=limit_s, max_bytes=max_bytes)
         self._mask_by_turn()
         # The verifier must never see the task sandbox alive, so this is on the critical path on purpose.
         sandbox.remove()

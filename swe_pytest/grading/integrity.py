@@ -6,6 +6,7 @@ not describe the run that happened. All others are for people to look at, and ch
     rule                    decisive  meaning
     forged_markers          yes       more test markers in the log than the evaluation script prints
     conflicting_statuses    yes       a required test, named so that it is one, is reported passed and failed
+    no_closing_line         yes       results, but not the line with which the runner ends every run
     results_outside_markers yes       nothing between the markers, yet statuses elsewhere in the log
     script_incomplete       yes       the evaluation script never reached its end
     runner_config_restored  no        runner configuration that the candidate changed was put back
@@ -41,6 +42,17 @@ _INTERNALS = re.compile(
 _PYTEST_LINE = re.compile(rb"(PASSED|FAILED) (\S.*)")
 _UNITTEST_LINE = re.compile(rb"(\w+ \([\w.]+\)) \.\.\. (ok|FAIL|ERROR)")
 _UNITTEST_HEADING = re.compile(rb"(?:FAIL|ERROR): (\w+ \([\w.]+\))")
+
+# How runners end a run, by the official command; text of commands that silence it is in _QUIET.
+_CLOSING_LINES = (
+    (
+        re.compile(r"\bpytest\b"),
+        re.compile(rb"\d+ (?:passed|failed|errors?|skipped|xfailed|xpassed)\b.* in \d"),
+    ),
+    (re.compile(r"\bruntests\.py\b|-m unittest\b"), re.compile(rb"^Ran \d+ tests? in \d", re.MULTILINE)),
+    (re.compile(r"\bbin/test\b"), re.compile(rb"^=+ tests finished: ", re.MULTILINE)),
+)
+_QUIET = re.compile(r"\s-\w*q|--quiet|--no-summary|no:terminal")
 
 
 def findings(
@@ -82,6 +94,10 @@ def log_findings(evaluation: Evaluation, log: bytes, official: OfficialVerdict) 
         shown = ", ".join(conflicting[:_NAMES_SHOWN])
         more = f" and {len(conflicting) - _NAMES_SHOWN} more" if len(conflicting) > _NAMES_SHOWN else ""
         yield Finding("conflicting_statuses", f"both passed and failed: {shown}{more}", True)
+    closing = _closing_line(evaluation.eval_script)
+    if official.parsed and closing is not None and not closing.search(log):
+        detail = "there are results, but the runner's own closing line is missing"
+        yield Finding("no_closing_line", detail, True)
     if official.outside:
         # Only a script whose markers are silent commands (`: '…'`) has them where its output is: with
         # `echo` under `set -x` the marker is printed twice and official slicing finds nothing between.
@@ -107,6 +123,15 @@ def _most(eval_script: str, marker: bytes) -> int:
     """How often an honest log can hold a marker: shell tracing prints a command, `echo` prints it again."""
     lines = [line.strip() for line in eval_script.splitlines() if marker.decode() in line]
     return sum(1 if line.startswith(":") else 2 for line in lines)
+
+
+def _closing_line(eval_script: str) -> re.Pattern[bytes] | None:
+    """What an honest run of the commands between the markers prints last, None where that is not known."""
+    _, _, marked = eval_script.partition(START.decode())
+    commands = marked.partition(END.decode())[0]
+    if _QUIET.search(commands):
+        return None
+    return next((closing for command, closing in _CLOSING_LINES if command.search(commands)), None)
 
 
 def _conflicting(log: bytes, required: Iterable[str]) -> set[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from swe_pytest.problem import InvalidFiles
+from swe_pytest.problem import InvalidFiles, Problem
 
 if TYPE_CHECKING:
     from swe_pytest.suites.plan import Case, Plan
@@ -32,6 +32,11 @@ def plan_of(path: Path, config: pytest.Config) -> Plan:
     plans = config.stash.setdefault(_PLANS, {})
     if path not in plans:
         loaded = load_suite(path, config.rootpath)
+        for other in plans.values():
+            if other.loaded.name == loaded.name:
+                # Case ids begin with it, and two cases of one name would share a record.
+                remedy = "set `name:` in one of them"
+                raise InvalidFiles([Problem(path, 0, 0, f"{other.loaded.path} is called {loaded.name!r} too", remedy)])
         for warning in loaded.warnings:
             warnings.warn(pytest.PytestWarning(str(warning)), stacklevel=2)
         asked: Sequence[str] = config.getoption("--swe-instance")

@@ -115,7 +115,8 @@ class Holding:
                 # A second signal: one last word to the engine, without waiting for what comes of it.
                 for rest in self._claims:
                     with suppress(Refused, SandboxError):
-                        self._api.remove(rest.id or rest.name)
+                        if rest.id:
+                            self._api.remove(rest.id)
                 raise
         if failure is not None:
             if error is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,7 +17,7 @@ from swe_pytest.benchmarks.cache import cache_dir
 from swe_pytest.benchmarks.pypi_fixes import PypiFixes, preparation, prepare_pypi_fixes
 from swe_pytest.benchmarks.pypi_fixes.archive import File
 from swe_pytest.benchmarks.pypi_fixes.distribution import DistributionCache, PipConfiguration
-from swe_pytest.benchmarks.pypi_fixes.image import ImageMaker, task_layer
+from swe_pytest.benchmarks.pypi_fixes.image import ImageMaker, Layer, task_layer
 from swe_pytest.benchmarks.pypi_fixes.measure import evaluate
 from swe_pytest.benchmarks.pypi_fixes.preparation import UnknownInstance
 from swe_pytest.benchmarks.pypi_fixes.recipe import Recipe, load_environment, load_recipes
@@ -73,13 +75,16 @@ def releases(recipe: Recipe) -> Releases:
 
 def row_of(task: Task, gold: Gold) -> Row:
     """The part of a row that an evaluation needs."""
-    return Row(  # type: ignore[typeddict-item]
-        instance_id=task.instance_id,
-        image=task.image,
-        workdir=task.workdir,
-        patch=gold.patch.decode(),
-        eval_script=gold.evaluation.eval_script,
-        log_parser=gold.evaluation.log_parser,
+    return cast(
+        Row,
+        {
+            "instance_id": task.instance_id,
+            "image": task.image,
+            "workdir": task.workdir,
+            "patch": gold.patch.decode(),
+            "eval_script": gold.evaluation.eval_script,
+            "log_parser": gold.evaluation.log_parser,
+        },
     )
 
 
@@ -165,8 +170,6 @@ def test_an_image_holds_one_clean_commit_and_nothing_of_the_fix(
     assert "fast-import" not in rest
     assert "pytest 8." in rest
 
-    import base64
-
     everything = base64.b64decode(objects)
     added = [
         line[1:].encode()
@@ -185,7 +188,7 @@ def test_an_image_passes_none_of_our_marks_on(rows: dict[str, tuple[Task, Gold]]
     """A container of a user's own made from a task image must not look like one of a run."""
     task, _ = next(iter(rows.values()))
     with closing(engine.client()) as client:
-        config = client.inspect_image(task.image)["Config"]
+        config = client.inspect_image(task.image)["Config"]  # type: ignore[no-untyped-call]
     ours = Ownership("x", "x", "x").labels("build", "", 0.0)
     assert {config["Labels"].get(name, "") for name in ours} == {""}
     assert config["Labels"]["swe-pytest.image"] == "1"
@@ -240,6 +243,29 @@ def test_an_image_whose_commit_is_not_the_computed_one_is_not_made(
     with pytest.raises(CommandFailed, match="next: "):
         maker.make(layer, reference)
     assert maker.image_id(reference) == ""
+
+
+def test_making_that_is_interrupted_leaves_neither_container_nor_image(
+    rows: dict[str, tuple[Task, Gold]], engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between the script and the commit, thrown by a fake commit because the moment cannot be met."""
+    task, _ = rows["parse-1.20.2"]
+    reference = f"swe-pytest/pypi_fixes.test:{os.getpid()}"
+    ownership = Ownership(new_run_id(), current_owner(), "test")
+    with closing(engine.client()) as client:
+        seen: list[str] = []
+
+        def interrupt(container: str, *_: object, **__: object) -> None:
+            seen.append(container)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(client, "commit", interrupt)
+        maker = ImageMaker(client, ownership)
+        with pytest.raises(KeyboardInterrupt):
+            maker.make(Layer(task.image, b"\0" * 1024, "true", {}), reference)
+        assert len(seen) == 1
+        assert client.containers(all=True, filters={"name": seen[0]}) == []
+        assert maker.image_id(reference) == ""
 
 
 def test_an_engine_that_refuses_leaves_no_container(maker: ImageMaker) -> None:

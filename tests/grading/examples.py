@@ -33,6 +33,7 @@ EVALUATION = Evaluation(
     network="none",
 )
 
+CLOSING = "===== 3 passed in 0.01s ====="
 ALL_PASS = (
     "PASSED tests/test_calc.py::test_sub",
     "PASSED tests/test_calc.py::test_add",
@@ -42,8 +43,15 @@ ONE_FAILS = ("FAILED tests/test_calc.py::test_sub - assert 1 == 2", *ALL_PASS[1:
 
 
 def log_of(*lines: str, before: str = "", after: str = "") -> bytes:
-    """A log with these lines between the markers."""
-    marked = ["+ : '>>>>> Start Test Output'", "+ pytest -rA", *lines, "+ : '>>>>> End Test Output'"]
+    """A log of pytest with these lines between the markers."""
+    summary = [CLOSING] if any(line in lines for line in ALL_PASS) else []
+    marked = [
+        "+ : '>>>>> Start Test Output'",
+        "+ pytest -rA",
+        *lines,
+        *summary,
+        "+ : '>>>>> End Test Output'",
+    ]
     return "\n".join([*([before] if before else []), *marked, *([after] if after else []), ""]).encode()
 
 

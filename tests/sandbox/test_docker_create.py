@@ -394,6 +394,27 @@ def test_interrupt_between_two_steps(
     assert ours() == []
 
 
+def test_interrupt_in_the_middle_of_a_removal(
+    provider: DockerProvider,
+    spec: SandboxSpec,
+    ours: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second interrupt, during the removal, only makes it shorter: the container goes all the same."""
+    real = DockerApi.remove
+    strikes = iter([KeyboardInterrupt])
+
+    def interrupted(api: DockerApi, container: str) -> None:
+        for strike in strikes:
+            raise strike
+        real(api, container)
+
+    monkeypatch.setattr(DockerApi, "remove", interrupted)
+    with pytest.raises(KeyboardInterrupt), provider.open(spec):
+        pass
+    assert ours() == []
+
+
 def test_removed_whatever_happens_inside(
     provider: DockerProvider, spec: SandboxSpec, ours: Callable[[], list[str]]
 ) -> None:

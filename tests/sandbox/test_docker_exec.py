@@ -142,6 +142,17 @@ def test_survives_a_command_that_kills_everything(sandbox: Sandbox) -> None:
     assert sandbox.exec("echo usable", timeout_s=10).stdout == b"usable\n"
 
 
+def test_first_process_can_end_everything(sandbox: Sandbox, engine: Engine) -> None:
+    """Where no new process can begin, a signal to the first one still ends all the others."""
+    sandbox.exec("sleep 3001 >/dev/null 2>&1 & setsid sleep 3002 >/dev/null 2>&1 &", timeout_s=10)
+    assert len([command for command in processes(engine, sandbox) if "sleep 300" in command]) == 2
+    engine.call("POST", f"/containers/{sandbox.id}/kill", {"signal": "USR1"})
+    give_up = time.monotonic() + 10
+    while any("sleep 300" in command for command in processes(engine, sandbox)):
+        assert time.monotonic() < give_up
+    assert sandbox.exec("echo usable", timeout_s=10).stdout == b"usable\n"
+
+
 def test_leaves_no_zombies(sandbox: Sandbox) -> None:
     """The first process reaps what is orphaned."""
     sandbox.exec("for i in 1 2 3 4 5; do (sleep 0.1 &); done", timeout_s=10)
@@ -291,9 +302,11 @@ def test_engine_gone_in_the_middle_of_a_command(
     with FaultyEngine(engine, tmp_path / "faulty.sock") as faulty:
         with DockerProvider(faulty.engine, ownership).open(spec) as sandbox:
             down = faulty.down()
-            threading.Timer(1.0, down.__enter__).start()
+            timer = threading.Timer(1.0, down.__enter__)
+            timer.start()
             with pytest.raises(EngineUnreachable):
                 sandbox.exec("sleep 5", timeout_s=50)
+            timer.join()
             down.__exit__(None, None, None)
         assert engine.call("GET", f"/containers/{sandbox.id}/json").status == 404
 

@@ -36,7 +36,9 @@ def ours(engine: Engine, ownership: Ownership) -> Callable[[], list[str]]:
     return lambda: sorted(thing.name for thing in list_ours(engine, ownership.run_id))
 
 
-def later(ours: Callable[[], list[str]], fault: Callable[[str], object], delay_s: float = 1.0) -> None:
+def later(
+    ours: Callable[[], list[str]], fault: Callable[[str], object], delay_s: float = 1.0
+) -> threading.Thread:
     """Do something to the run's only container as soon as it is there and has had some time."""
 
     def strike() -> None:
@@ -45,7 +47,9 @@ def later(ours: Callable[[], list[str]], fault: Callable[[str], object], delay_s
         time.sleep(delay_s)
         fault(ours()[0])
 
-    threading.Thread(target=strike, daemon=True).start()
+    thread = threading.Thread(target=strike, daemon=True)
+    thread.start()
+    return thread
 
 
 def test_runs_and_goes(provider: DockerProvider, spec: SandboxSpec, ours: Callable[[], list[str]]) -> None:
@@ -267,8 +271,9 @@ def test_engine_gone(
     monkeypatch.setattr(docker_container, "REMOVE_S", 0.5)
     with FaultyEngine(engine, tmp_path / "faulty.sock") as faulty:
         down = faulty.down()
-        later(ours, lambda name: down.__enter__())
+        striking = later(ours, lambda name: down.__enter__())
         with pytest.raises(EngineUnreachable) as raised:
             DockerProvider(faulty.engine, ownership).run_script(spec, "sleep 50", {}, timeout_s=40)
+        striking.join()
         down.__exit__(None, None, None)
     assert "clean-up failed" in raised.value.__notes__[0]

@@ -153,6 +153,7 @@ class ImageMaker:
     @contextmanager
     def _container(self, image: str, script: str) -> Iterator[str]:
         import docker.errors
+        import requests
 
         name = self._ownership.name("build")
         labels = self._ownership.labels("build", "", time.time() + 2 * _TIMEOUT_S)
@@ -174,9 +175,9 @@ class ImageMaker:
                 self._client.remove_container(name, force=True, v=True)
             except docker.errors.NotFound:
                 pass
-            except docker.errors.APIError as error:
+            except (docker.errors.APIError, requests.RequestException) as error:
                 raise Leaked(
-                    f"could not be removed: {error.explanation}", container=name, remedy="swe-pytest gc"
+                    f"could not be removed: {error}", container=name, remedy="run `swe-pytest gc`"
                 ) from error
 
 
