@@ -25,6 +25,7 @@ from swe_pytest.sandbox.contract import Image, Network, Sandbox, SandboxSpec, Sc
 from swe_pytest.sandbox.errors import SandboxError
 from swe_pytest.suites.plan import Case
 
+
 def task_spec(case: Case, task: Task) -> SandboxSpec:
     """Return the task sandbox of a case. Nothing grader-only can get in: it is not given."""
     sandbox, limits = case.config.sandbox, case.config.limits
