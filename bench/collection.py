@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import time
 from pathlib import Path
 
 from bench import trivial
-from bench.throughput import ROOT
 
 
 def measure(cases: int = 20_000, runs: int = 5) -> list[str]:
@@ -22,6 +20,7 @@ def measure(cases: int = 20_000, runs: int = 5) -> list[str]:
         suite = trivial.write_suite(folder / "suite", rows)
         (folder / "empty").mkdir()
         (folder / "empty" / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
+        _collect(suite, folder, cases)  # compiles
         full = [_collect(suite, folder, cases) for _ in range(runs)]
         empty = [_collect(folder / "empty", folder, 1) for _ in range(runs)]
     spent = statistics.median(seconds for seconds, _ in full)
@@ -47,8 +46,8 @@ def _collect(target: Path, folder: Path, expected: int) -> tuple[float, float]:
         "-p",
         "bench.footprint",
     ]
-    command += ["-p", "no:cacheprovider", "--rootdir", str(folder)]
-    environ = {**os.environ, "SWE_PYTEST_BENCH_FOOTPRINTS": str(footprints), "PYTHONPATH": str(ROOT)}
+    command += ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--rootdir", str(folder)]
+    environ = {**trivial.inner_environ(folder), "SWE_PYTEST_BENCH_FOOTPRINTS": str(footprints)}
     began = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environ, check=False)
     spent = time.perf_counter() - began

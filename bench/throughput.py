@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -11,8 +10,6 @@ from pathlib import Path
 
 from bench import trivial
 from swe_pytest.sandbox.engine import find_engine
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def measure(episodes: int = 64, workers: tuple[int, ...] = (1, 2, 4, 8, 16)) -> list[str]:
@@ -44,11 +41,7 @@ def measure(episodes: int = 64, workers: tuple[int, ...] = (1, 2, 4, 8, 16)) -> 
                 "--rootdir",
                 str(folder),
             ]
-            environ = {
-                **os.environ,
-                "SWE_PYTEST_BENCH_FOOTPRINTS": str(footprints),
-                "PYTHONPATH": str(ROOT),
-            }
+            environ = {**trivial.inner_environ(folder), "SWE_PYTEST_BENCH_FOOTPRINTS": str(footprints)}
             began = time.perf_counter()
             done = subprocess.run(
                 command, capture_output=True, text=True, cwd=folder, env=environ, check=False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from swe_pytest.sandbox.engine import Engine
@@ -105,6 +106,14 @@ def row(base_commit: str, instance_id: str = INSTANCE) -> dict[str, object]:
         "eval_script": _EVAL,
         "workdir": "/testbed",
     }
+
+
+def inner_environ(folder: Path) -> dict[str, str]:
+    """Return the environment of an inner pytest session: as a user's, with compiled sources kept."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    root = Path(__file__).resolve().parent.parent
+    return {**environ, "PYTHONPYCACHEPREFIX": str(folder / "pycache"), "PYTHONPATH": str(root)}
 
 
 def write_suite(folder: Path, rows: list[dict[str, object]], *, repeats: int = 1) -> Path:

@@ -58,6 +58,7 @@ class Project:
     folder: Path
     base_commit: str
     engine: Engine
+    environ: dict[str, str]
     run_ids: list[str] = field(default_factory=list)
 
     def suite(self, name: str = "mine", *, rows: list[dict] | None = None, **keys: object) -> Path:
@@ -88,10 +89,12 @@ class Project:
         self.run_ids.append(run_id)
         run_dir, xml = self.folder / "runs" / run_id, self.folder / f"{run_id}.xml"
         command = [sys.executable, "-m", "pytest", "--swe-run-id", run_id, "--swe-run-dir", str(run_dir)]
-        command += ["--junitxml", str(xml), "-p", "no:cacheprovider", *args]
+        # Hypothesis's plugin imports all of hypothesis at the end of each session.
+        command += ["--junitxml", str(xml), "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *args]
         process = subprocess.Popen(
             command,
             cwd=self.folder,
+            env=self.environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -124,9 +127,17 @@ def base_commit(engine: Engine) -> str:
     return trivial.build_image(engine)
 
 
+@pytest.fixture(scope="session")
+def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of inner sessions: compiled once, even where nothing may be written into the sources."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    return {**environ, "PYTHONPYCACHEPREFIX": str(tmp_path_factory.getbasetemp() / "pycache")}
+
+
 @pytest.fixture
-def project(tmp_path: Path, engine: Engine, base_commit: str) -> Iterator[Project]:
-    project = Project(tmp_path, base_commit, engine)
+def project(tmp_path: Path, engine: Engine, base_commit: str, environ: dict[str, str]) -> Iterator[Project]:
+    project = Project(tmp_path, base_commit, engine, environ)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     try:
         yield project
