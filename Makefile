@@ -42,7 +42,7 @@ bench: setup ## measure what the harness costs
 	@$(BIN)/python -m bench $(ARGS)
 
 lock: ## resolve requirements.lock anew from pyproject.toml (needs uv)
-	@$(UV) pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+	@$(UV) pip compile pyproject.toml --extra dev --extra pypi_fixes --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --upgrade --custom-compile-command "make lock" --quiet -o requirements.lock
 
 clean: ## remove what set-up and tests made in this folder; results in swe-pytest-runs/ stay, as does the engine
