@@ -38,12 +38,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Make the reports again and return the exit status that the module's docstring gives."""
     from swe_pytest.results.aggregate import write_results
+    from swe_pytest.results.ledger import read_ledger
     from swe_pytest.results.run_dir import NotARunDir, RunDir
     from swe_pytest.results.table import table
 
     try:
         run_dir = RunDir.open(args.run_dir)
-        if run_dir.controller_alive():
+        if run_dir.controller_alive() and read_ledger(run_dir.ledger).run_end is None:
             print(f"{run_dir.path}: the run is still going on; wait for it or stop it", file=sys.stderr)
             return USAGE
         results = write_results(run_dir)

@@ -62,6 +62,8 @@ class RunDir:
         # In this order: whoever writes a ledger has claimed the directory before.
         if run_dir.ledger.exists() and not run_dir._owner_file.exists():
             raise RunDirTaken(path, "of an unknown name", alive=False)
+        if run_dir._claimed_by() == (run_id, owner):
+            return run_dir
         mine = {"run_id": run_id, "owner": owner}
         temporary = path / f".owner.{os.getpid()}-{secrets.token_hex(4)}"
         temporary.write_text(json.dumps(mine) + "\n", encoding="utf-8")

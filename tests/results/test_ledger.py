@@ -320,7 +320,12 @@ def test_ends_are_on_disk_when_written(tmp_path: Path, monkeypatch: pytest.Monke
     """
     synced: list[int] = []
     real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(descriptor), real(descriptor))[1])
+
+    def watched(descriptor: int) -> None:
+        synced.append(descriptor)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.episode_begin("a", "gw0")
     ledger.append(CheckEnd(0.0, "a", True, ""))

@@ -166,8 +166,8 @@ def test_a_missing_record_is_none_and_a_torn_one_is_malformed(tmp_path: Path) ->
             read_record(tmp_path)
 
 
-def test_a_killed_writer_leaves_the_old_record_whole(tmp_path: Path) -> None:
-    """KILL in the middle of rewriting a record leaves a whole one, old or new."""
+def test_whoever_reads_sees_a_whole_record(tmp_path: Path) -> None:
+    """While a record is rewritten again and again, and after KILL in the middle, it is always whole."""
     write_record(tmp_path, _MEASURED)
     code = """
 import sys, itertools
@@ -180,13 +180,23 @@ for n in itertools.count(1):
     write_record(directory, replace(record, repeat=n, verifier_network="x" * 2_000_000))
     if n == 1: print("writing", flush=True)
 """
-    for _ in range(3):
-        writer = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == b"writing\n"
-        writer.kill()
-        writer.wait()
-        writer.stdout.close()
+    writer = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"writing\n"
+    seen: set[int] = set()
+    while len(seen) < 10:
         found = read_record(tmp_path)
         assert found is not None
         assert found.case_id == _MEASURED.case_id
+        seen.add(found.repeat)
+    writer.kill()
+    writer.communicate()
+    assert read_record(tmp_path) is not None
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    """When a file cannot be put in its place, what was there stays, and no half file is left beside it."""
+    (tmp_path / "record.json").mkdir()
+    with pytest.raises(OSError, match="record"):
+        write_record(tmp_path, _MEASURED)
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]

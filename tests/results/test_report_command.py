@@ -103,6 +103,9 @@ def test_a_live_run_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert report(str(tmp_path)) == 2
     assert "still going on" in capsys.readouterr().err
     assert not made.run_dir.results.exists()
+    made.ledger.run_end(0)
+    assert report(str(tmp_path)) == 3
+    assert made.run_dir.results.exists()
 
 
 def test_json_prints_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

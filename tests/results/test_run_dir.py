@@ -33,7 +33,7 @@ def test_every_process_of_a_run_may_claim(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("owner", "alive"), [(current_owner(), True), (DEAD, False)])
+@pytest.mark.parametrize(("owner", "alive"), [(current_owner(), True), (DEAD, False)], ids=["alive", "dead"])
 def test_another_runs_directory_is_refused(tmp_path: Path, owner: str, alive: bool) -> None:
     """A directory of another run is never written to, and the error says whether that run is live."""
     RunDir.claim(tmp_path, "r1", owner)
