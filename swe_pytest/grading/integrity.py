@@ -50,7 +50,7 @@ _CLOSING_LINES = (
         re.compile(rb"\d+ (?:passed|failed|errors?|skipped|xfailed|xpassed)\b.* in \d"),
     ),
     (re.compile(r"\bruntests\.py\b|-m unittest\b"), re.compile(rb"^Ran \d+ tests? in \d", re.MULTILINE)),
-    (re.compile(r"\bbin/test\b"), re.compile(rb"^=+ tests finished: ", re.MULTILINE)),
+    (re.compile(r"\bbin/test\b"), re.compile(rb"\btests finished: \d")),
 )
 _QUIET = re.compile(r"\s-\w*q|--quiet|--no-summary|no:terminal")
 
@@ -95,7 +95,8 @@ def log_findings(evaluation: Evaluation, log: bytes, official: OfficialVerdict) 
         more = f" and {len(conflicting) - _NAMES_SHOWN} more" if len(conflicting) > _NAMES_SHOWN else ""
         yield Finding("conflicting_statuses", f"both passed and failed: {shown}{more}", True)
     closing = _closing_line(evaluation.eval_script)
-    if official.parsed and closing is not None and not closing.search(log):
+    marked = log.partition(START)[2].partition(END)[0]
+    if official.parsed and not official.outside and closing is not None and not closing.search(marked):
         detail = "there are results, but the runner's own closing line is missing"
         yield Finding("no_closing_line", detail, True)
     if official.outside:

@@ -42,16 +42,10 @@ ALL_PASS = (
 ONE_FAILS = ("FAILED tests/test_calc.py::test_sub - assert 1 == 2", *ALL_PASS[1:])
 
 
-def log_of(*lines: str, before: str = "", after: str = "") -> bytes:
-    """A log of pytest with these lines between the markers."""
-    summary = [CLOSING] if any(line in lines for line in ALL_PASS) else []
-    marked = [
-        "+ : '>>>>> Start Test Output'",
-        "+ pytest -rA",
-        *lines,
-        *summary,
-        "+ : '>>>>> End Test Output'",
-    ]
+def log_of(*lines: str, before: str = "", after: str = "", closing: str = CLOSING) -> bytes:
+    """A log of pytest, or of a runner with another closing line, with these lines between the markers."""
+    ran = [*lines, closing] if lines and closing else [*lines]
+    marked = ["+ : '>>>>> Start Test Output'", "+ pytest -rA", *ran, "+ : '>>>>> End Test Output'"]
     return "\n".join([*([before] if before else []), *marked, *([after] if after else []), ""]).encode()
 
 

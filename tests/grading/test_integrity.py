@@ -13,7 +13,7 @@ from swe_pytest.grading.official import Grader
 from swe_pytest.grading.runner_files import programs_of, runner_paths
 from swe_pytest.grading.unified_diff import patched_paths, read_diff
 from swe_pytest.results.record import Finding, PatchFile
-from tests.grading.examples import ALL_PASS, EVALUATION, ONE_FAILS, SCRIPT, evaluation, log_of
+from tests.grading.examples import ALL_PASS, CLOSING, EVALUATION, ONE_FAILS, SCRIPT, evaluation, log_of
 from tests.public_data import ROW_FILES, golds_of, needs_public_data, official_runs
 
 
@@ -64,7 +64,7 @@ def test_an_honest_log_breaks_no_rule(grader: Grader) -> None:
 def test_forged_markers_are_decisive(grader: Grader) -> None:
     """A candidate that prints a marked region of its own, before the real one, is found out."""
     forged = log_of(
-        *ONE_FAILS, before="\n".join([">>>>> Start Test Output", *ALL_PASS, ">>>>> End Test Output"])
+        *ONE_FAILS, before="\n".join([">>>>> Start Test Output", *ALL_PASS, CLOSING, ">>>>> End Test Output"])
     )
     assert decisive(grader, forged) == ["forged_markers", "forged_markers", "conflicting_statuses"]
 
@@ -86,6 +86,7 @@ def test_markers_that_the_script_echoes_may_stand_twice(grader: Grader) -> None:
             "+ echo '>>>>> Start Test Output'",
             ">>>>> Start Test Output",
             *ALL_PASS,
+            CLOSING,
             "+ echo '>>>>> End Test Output'",
             ">>>>> End Test Output",
         ]
@@ -141,6 +142,30 @@ def test_an_error_in_teardown_is_no_conflict(grader: Grader) -> None:
     """An honest pytest reports a test whose teardown broke as passed and as an error: nothing decisive."""
     log = log_of("ERROR tests/test_calc.py::test_sub - boom", *ALL_PASS)
     assert decisive(grader, log) == []
+
+
+def test_results_without_the_runners_closing_line_are_decisive(grader: Grader) -> None:
+    """A candidate that prints passes and ends the runner before it can contradict is found out."""
+    assert decisive(grader, log_of(*ALL_PASS, closing="")) == ["no_closing_line"]
+    unittest = SCRIPT.replace(
+        "pytest -rA tests/test_calc.py", "python -W ignore -m unittest -v tests.test_calc"
+    )
+    name = "test_sub (tests.test_calc.CalcTests)"
+    subject = {
+        "eval_script": unittest,
+        "log_parser": "parse_log_django",
+        "fail_to_pass": (name,),
+        "pass_to_pass": (),
+    }
+    assert decisive(grader, log_of(f"{name} ... ok", closing="Ran 1 test in 0.001s"), **subject) == []
+    assert decisive(grader, log_of(f"{name} ... ok", closing=""), **subject) == ["no_closing_line"]
+
+
+@pytest.mark.parametrize("command", ["pytest -rA -q tests", "pytest -rA --no-summary tests", "make test"])
+def test_no_closing_line_is_asked_of_quiet_runners(grader: Grader, command: str) -> None:
+    """Where the official command silences its runner, or is no runner we know, nothing is concluded."""
+    script = SCRIPT.replace("pytest -rA tests/test_calc.py", command)
+    assert decisive(grader, log_of(*ALL_PASS, closing=""), eval_script=script) == []
 
 
 def test_names_that_many_tests_share_are_no_conflict(grader: Grader) -> None:
