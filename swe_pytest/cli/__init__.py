@@ -15,7 +15,9 @@ _COMMANDS = ("validate", "resolve", "schema", "prepare", "images", "regrade", "r
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status: 0 fine, 1 found wanting, 2 misused."""
-    parser = argparse.ArgumentParser(prog="swe-pytest", description=swe_pytest.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="swe-pytest", description=(swe_pytest.__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--version", action="version", version=f"swe_pytest {swe_pytest.__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     modules = {name: importlib.import_module(f"swe_pytest.cli.{name}") for name in _COMMANDS}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from swe_pytest.results.events import PlannedCase
-from swe_pytest.results.gates import Bounds, Gates
+from swe_pytest.results.gates import Bounds, Gates, PairGates
 
 if TYPE_CHECKING:
     from swe_pytest.suites.plan import Case
@@ -69,7 +69,11 @@ def gates_of(items: list[pytest.Item]) -> dict[str, Gates]:
     for plan in plans_of(items[0].config) if items else ():
         gates = plan.loaded.suite.gates
         if plan.loaded.name in names:
-            found[plan.loaded.name] = Gates(_bounds(gates.resolve_rate), _bounds(gates.mask_rate))
+            each = {
+                name: PairGates(_bounds(pair.resolve_rate), _bounds(pair.mask_rate))
+                for name, pair in gates.configs.items()
+            }
+            found[plan.loaded.name] = Gates(_bounds(gates.resolve_rate), _bounds(gates.mask_rate), each)
     return found
 
 
