@@ -14,6 +14,7 @@ Every capture proves itself: the patch is applied to the starting tree and must 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -84,6 +85,8 @@ def _read(result: ExecResult, start_tree: str) -> CapturedPatch:
             notes.append(value.strip())
         else:
             facts[key] = value.strip()
+    if not re.fullmatch("[0-9a-f]{40}", facts["final"]):
+        raise ValueError(f"no tree: {facts['final']!r}")
     length = int(facts["patch"])
     data, listing = rest[:length], rest[length:]
     if len(data) != length:

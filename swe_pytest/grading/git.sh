@@ -1,7 +1,7 @@
 # Shared by the programs that seed a checkout, capture a patch and grade it. POSIX sh, git 2.17 or later,
 # coreutils and find (busybox's will do). Callers set:
 #   workdir   top of the checkout        private   a git directory of ours, outside the checkout
-#   index     the index file to work on  (all three absolute)
+#   index     the index file to work on  (all three absolute; the working directory is $workdir)
 
 # No variable of the image or the agent may steer git; none of this leaks, callers are subshells.
 hygiene() {
@@ -62,20 +62,26 @@ borrow() {
 }
 
 # A repository inside the checkout would be taken for a submodule, or stop git. Without HEAD it is a
-# directory like any other. (Renaming .git itself would copy it on an overlay.)
+# directory like any other, and HEAD alone is quickly moved (on an overlay .git would be copied); but where
+# git knows a submodule, a broken .git stops it, so there it goes as a whole.
 hide_nested() {
-    find "$workdir" -mindepth 2 -name .git -prune -exec sh -c '
+    find . -mindepth 2 -name .git -prune -exec sh -c '
+        links="$1
+" && shift
         for p do
+            at=${p#./}
+            case $links in *"	${at%/.git}
+"*) mv "$p" "$p.swe-pytest" && continue ;; esac
             if [ -d "$p" ] && [ ! -L "$p" ]; then
                 [ ! -e "$p/HEAD" ] || mv "$p/HEAD" "$p/HEAD.swe-pytest"
             else
                 mv "$p" "$p.swe-pytest"
             fi
-        done' sh {} +
+        done' sh "$(cat "$private/links")" {} +
 }
 
 show_nested() {
-    find "$workdir" -mindepth 2 \( -name .git -o -name .git.swe-pytest \) -prune -exec sh -c '
+    find . -mindepth 2 \( -name .git -o -name .git.swe-pytest \) -prune -exec sh -c '
         for p do
             case $p in
                 *.swe-pytest) mv "$p" "${p%.swe-pytest}" ;;
