@@ -76,7 +76,7 @@ def judge(
     if zero is not None:
         return zero
     official = grader.grade(evaluation, run.output)
-    if not official.found and official.infra_hint:
+    if not official.found and _is_environments(official.infra_hint, evaluation):
         raise NotMeasured(
             "environment_failed",
             f"{evaluation.instance_id}: no test result, and the log shows {official.infra_hint}",
@@ -169,6 +169,14 @@ def _after_time_out(evaluation: Evaluation, trace: Trace, run: ScriptRun) -> Ver
         f"{evaluation.instance_id}: {stage} did not end in time; next: raise verifier.timeout_s",
         terminal=False,
     )
+
+
+def _is_environments(hint: str, evaluation: Evaluation) -> bool:
+    # Memory and container are left out: their ends are witnessed, not read from a log, where a shell's
+    # "Killed" may be the candidate's. Without a network nobody expects to reach one.
+    if hint == "network_unreachable":
+        return evaluation.network == "open"
+    return hint in ("browser_launch_failed", "display_unavailable")
 
 
 def _zero(reason: str, apply_step: str = "") -> Verdict:

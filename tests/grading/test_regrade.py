@@ -122,7 +122,8 @@ def test_a_wrong_verdict_is_found_and_put_right(tmp_path: Path, verdicts: dict[s
 
 def test_a_run_that_measured_nothing_is_masked(tmp_path: Path, verdicts: dict[str, Verdict]) -> None:
     """A zero whose log shows that the environment broke becomes a masked episode without a reward."""
-    home = store(tmp_path, "a", verdicts["unresolved"], log_of("Could not resolve host: x"))
+    log = log_of("Could not resolve host: x")
+    home = store(tmp_path, "a", verdicts["unresolved"], log, evaluation=replace(EVALUATION, network="open"))
     [episode] = regrade(tmp_path)
     assert (episode.after, episode.changed) == (None, True)
     write_regraded(episode)

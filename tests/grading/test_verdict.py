@@ -152,15 +152,25 @@ def test_a_candidate_that_ends_the_script_gets_a_measured_zero() -> None:
 
 
 def test_an_environment_that_broke_is_not_measured(grader: Grader) -> None:
-    """No test result, and official code sees the environment's fault: masked, and worth another try."""
+    """No test result, and official code sees that the network broke: masked, and worth another try."""
     with pytest.raises(NotMeasured, match="network_unreachable") as caught:
-        judge(EVALUATION, GOOD, Run(log_of("Could not resolve host: x")), PATCH, grader)
+        judge(evaluation(network="open"), GOOD, Run(log_of("Could not resolve host: x")), PATCH, grader)
     assert (caught.value.kind, caught.value.terminal) == ("environment_failed", False)
+
+
+@pytest.mark.parametrize(
+    "words", ["Killed", "Could not resolve host: x", "Cannot connect to the Docker daemon"]
+)
+def test_words_that_prove_nothing_excuse_nothing(grader: Grader, words: str) -> None:
+    """Without a network none can break, and the ends of memory and container are witnessed elsewhere."""
+    verdict = judge(evaluation(network="none"), GOOD, Run(log_of(words)), PATCH, grader)
+    assert (verdict.official, verdict.reward) == (False, 0.0)
 
 
 def test_an_excuse_beside_results_excuses_nothing(grader: Grader) -> None:
     """The same words beside test results change no verdict."""
-    verdict = judge(EVALUATION, GOOD, Run(log_of("Could not resolve host: x", *ONE_FAILS)), PATCH, grader)
+    run = Run(log_of("Could not resolve host: x", *ONE_FAILS))
+    verdict = judge(evaluation(network="open"), GOOD, run, PATCH, grader)
     assert (verdict.official, verdict.reward) == (False, 0.0)
 
 
