@@ -106,7 +106,7 @@ def read_trace(control: bytes, nonce: str) -> Trace:
     remarks on the record before them."""
     records: list[tuple[str, str]] = []
     remarks: list[list[str]] = []
-    for line in control.decode("utf-8", "replace").split("\n"):
+    for line in control.decode("utf-8", "replace").split("\n")[:-1]:
         mark, _, record = line.partition(" ")
         if mark == nonce:
             key, _, value = record.partition(" ")
