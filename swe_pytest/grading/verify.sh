@@ -2,14 +2,13 @@
 #
 # stdout is the log of the evaluation script and nothing else. stderr is the control channel: a line that
 # begins with the nonce is a record, any other is a remark on the record before it. The nonce comes in a
-# file that is gone before code of the candidate runs, and only this process knows it then.
+# file that is gone before code of the candidate runs; then only this process knows it.
 #
 # Files beside this one: nonce, ladder (the official commands, one a line), patch.diff, test.diff, eval.sh,
 # and lists of paths, each ended by NUL: touched (by the patch), tests, restore.
 {
 files=/swe-pytest
 read -r swe_pytest_nonce <$files/nonce
-rm -f $files/nonce
 exec 3>&2
 
 say() {
@@ -24,6 +23,7 @@ stop() { # whatever this says is nobody's fault but ours or the image's
 # put_back TREE LIST: make the paths of LIST what they are in TREE, or nothing where TREE has none. What
 # stands in the way (a link or a file for a directory, a directory for a file) goes.
 put_back() {
+    [ -s "$2" ] || return 0
     xargs -0 sh -c '
         for path do
             way= rest=$path
@@ -41,8 +41,7 @@ put_back() {
         rm -f "$index"
         # Its status also tells of paths that TREE has not; only what it says are errors.
         own read-tree "$1" && own checkout-index -f -q -z --stdin <"$2" 2>"$private/said"
-        cat "$private/said" >&2
-        [ -e "$index" ] && [ ! -s "$private/said" ]
+        if [ -s "$private/said" ]; then cat "$private/said" >&2 && false; else [ -e "$index" ]; fi
     )
 }
 
@@ -99,8 +98,8 @@ prepare() {
     command -v git >/dev/null || stop 'the image has no git'
     cd -P -- "$workdir" || stop "no such directory in the image: $workdir"
     workdir=$PWD
-    make_private && borrow && head=$(repo rev-parse --verify -q HEAD) && snapshot load_tracked && start=$(own write-tree) ||
-        stop 'the starting tree cannot be read'
+    make_private && borrow && head=$(repo rev-parse --verify -q HEAD) && snapshot load_tracked &&
+        start=$(own write-tree) || stop 'the starting tree cannot be read'
     say "start $start"
     [ -z "$expected" ] || [ "$start" = "$expected" ] || exit 0
     say matches
@@ -122,7 +121,7 @@ cd -- "$1"
 guard='setpriv --bounding-set -setpcap'
 if ! $guard true || $guard cat /proc/$$/environ; then guard=; fi >/dev/null 2>&1
 say "guarded ${guard:+1}"
-rm -rf $files/git $files/patch.diff $files/test.diff $files/ladder $files/touched $files/tests $files/restore $files/restore.names \
+rm -rf $files/git $files/nonce $files/*.diff $files/ladder $files/touched $files/tests $files/restore* \
     $files/verify.sh
 shell=/bin/bash
 [ -x $shell ] || shell=$(command -v bash) || shell=sh

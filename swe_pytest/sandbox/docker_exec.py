@@ -31,6 +31,8 @@ FILES_S = 120.0
 CHECK_S = 15.0
 # The engine ends the stream when the command ends; in so long it must say so too.
 SETTLE_S = 2.0
+# A command that the engine could not begin for want of something has not run: it can be tried again.
+ATTEMPTS = 3
 SMALL_OUTPUT = 64 * 1024
 
 # What the engine itself says, in place of output, of a command that it could not begin. The first kind
@@ -141,12 +143,15 @@ class DockerSandbox(Sandbox):
     def end_processes(self, *, timeout_s: float = 10.0) -> None:
         deadline = time.monotonic() + timeout_s
         try:
-            if self._all_ended(deadline):
-                return
-            # No new process can begin in there, it seems; the first one can still end all others.
-            self._api.kill(self.id, "USR1")
-            if self._all_ended(deadline):
-                return
+            signalled = False
+            while time.monotonic() < deadline:
+                if self._all_ended(deadline):
+                    return
+                if not signalled:
+                    # No new process can begin in there, it seems: a fork bomb at the limit of processes.
+                    # The first process can still end all others, perhaps also the next try of ours.
+                    self._api.kill(self.id, "USR1")
+                    signalled = True
         except Refused as refused:
             raise self._gone_or_unreachable(refused, "end its processes") from refused
         raise SandboxGone(
@@ -186,14 +191,26 @@ class DockerSandbox(Sandbox):
 
         Raises: SandboxGone, EngineUnreachable, CommandFailed (refused as it was asked for).
         """
-        try:
-            ended = self._converse(argv, deadline, stdin, env, workdir, user, max_output)
-        except Refused as refused:
-            raise self._gone_or_unreachable(refused, f"run {_shown(argv)}") from refused
-        if ended is None:
-            return None
-        if ended.state.pid == 0 and ended.exit_code in (NOT_EXECUTABLE, NO_COMMAND):
-            self._look_whether_begun(argv, ended.stdout.value())
+        attempt = 0
+        while True:
+            try:
+                ended = self._converse(argv, deadline, stdin, env, workdir, user, max_output)
+            except Refused as refused:
+                raise self._gone_or_unreachable(refused, f"run {_shown(argv)}") from refused
+            if ended is None:
+                return None
+            if _begun(ended):
+                break
+            self.check()
+            attempt += 1
+            if attempt == ATTEMPTS:
+                told = ended.stdout.value().decode(errors="replace")
+                raise SandboxGone(
+                    f"{_shown(argv)} could not be started in it: {told}",
+                    container=self.name,
+                    remedy="see the engine's log; the sandbox or the host may be out of processes or memory",
+                )
+            time.sleep(0.1 * attempt)
         if ended.exit_code == KILLED:
             # The death of the container, too, ends the stream as if the command had just ended.
             self.check()
@@ -283,15 +300,6 @@ class DockerSandbox(Sandbox):
             remedy="see the engine's log",
         )
 
-    def _look_whether_begun(self, argv: Sequence[str], told: bytes) -> None:
-        if told.startswith(_NOT_BEGUN) and not any(text in told for text in _OWN_FAULT):
-            self.check()
-            raise SandboxGone(
-                f"{_shown(argv)} could not be started in it: {told.decode('utf-8', 'replace').strip()}",
-                container=self.name,
-                remedy="see the engine's log; the host may lack memory or processes",
-            )
-
     def _end_late(self, argv: Sequence[str], timeout_s: float) -> None:
         """End everything after a deadline; a sandbox where that cannot be confirmed is removed."""
         try:
@@ -360,6 +368,17 @@ class DockerSandbox(Sandbox):
             reason = (ended.stderr.value() or ended.stdout.value()).decode("utf-8", "replace").strip()
             raise CommandFailed(f"could not {what}: {reason}", container=self.name)
         return ended
+
+
+def _begun(ended: _Ended) -> bool:
+    """Whether the command ran at all, or could not for a reason of its own.
+
+    Text alone proves nothing, for a command may print it; but one that ran has a process id.
+    """
+    if ended.state.pid != 0 or ended.exit_code not in (NOT_EXECUTABLE, NO_COMMAND):
+        return True
+    told = ended.stdout.value()
+    return not told.startswith(_NOT_BEGUN) or any(text in told for text in _OWN_FAULT)
 
 
 def _shown(argv: Sequence[str]) -> str:

@@ -112,9 +112,11 @@ def test_later_history_is_unreadable_wherever_it_was_kept(sandbox: Sandbox, case
 def test_a_clean_checkout_is_not_repacked(sandbox: Sandbox) -> None:
     """Where nothing is to be purged the object store is left alone, and proven all the same."""
     base, _ = make(sandbox, "clean", "SECRET=0; forget")
-    before = run(sandbox, "find .git/objects -type f | xargs ls -li --time-style=full-iso | sort", "clean")
+    # By inode: git itself may touch the time of an object that it would write again.
+    look = "find .git/objects -type f | xargs ls -i | sort"
+    before = run(sandbox, look, "clean")
     workspace = seed_workspace(sandbox, "/w/clean/r", base, timeout_s=30)
-    assert run(sandbox, "find .git/objects -type f | xargs ls -li --time-style=full-iso | sort", "clean") == before
+    assert run(sandbox, look, "clean") == before
     assert workspace.purge.proven
     assert workspace.purge.objects_before == workspace.purge.objects_after == 9
 

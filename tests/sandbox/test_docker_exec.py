@@ -12,6 +12,8 @@ import pytest
 from swe_pytest.sandbox import stream
 from swe_pytest.sandbox.contract import MIB, Sandbox, SandboxSpec
 from swe_pytest.sandbox.docker import DockerProvider
+from swe_pytest.sandbox.docker_api import ExecState
+from swe_pytest.sandbox.docker_exec import DockerSandbox, _Ended
 from swe_pytest.sandbox.engine import Engine
 from swe_pytest.sandbox.errors import (
     CommandFailed,
@@ -22,6 +24,7 @@ from swe_pytest.sandbox.errors import (
     SandboxGone,
 )
 from swe_pytest.sandbox.ownership import Ownership, current_owner, new_run_id
+from swe_pytest.sandbox.stream import Capture
 from swe_pytest.sandbox.sweep import sweep_run
 from swe_pytest.sandbox.witness import Witness
 from tests.sandbox.faulty_engine import FaultyEngine
@@ -119,13 +122,45 @@ def test_the_tree_would_have_lived_on(sandbox: Sandbox, engine: Engine) -> None:
     assert not [command for command in processes(engine, sandbox) if "sleep 300" in command]
 
 
-def test_deadline_ends_a_fork_bomb(sandbox: Sandbox, engine: Engine) -> None:
-    """A fork bomb at the limit of processes is ended like anything else."""
+def test_deadline_ends_a_fork_bomb(provider: DockerProvider, base_image: str, engine: Engine) -> None:
+    """A fork bomb at the limit of processes, where no other process can begin, is ended like anything else."""
     bomb = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n"
-    with pytest.raises(CommandTimeout):
-        sandbox.exec(["python3", "-c", bomb], timeout_s=1)
-    assert not [command for command in processes(engine, sandbox) if "python3" in command]
-    assert sandbox.exec("echo usable", timeout_s=10).stdout == b"usable\n"
+    with provider.open(SandboxSpec(base_image, "task", "case", pids=64)) as sandbox:
+        for _ in range(3):
+            with pytest.raises(CommandTimeout):
+                sandbox.exec(["python3", "-c", bomb], timeout_s=0.7)
+            assert not [command for command in processes(engine, sandbox) if "python3" in command]
+            assert sandbox.exec("echo usable", timeout_s=10).stdout == b"usable\n"
+
+
+@pytest.mark.parametrize("failures", [1, 5])
+def test_command_that_the_engine_cannot_begin(
+    provider: DockerProvider, spec: SandboxSpec, failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that the engine could not begin is tried again; if that does not help it is SandboxGone.
+
+    The engine's answer is made up here, as a real one comes only by chance.
+    """
+    real = DockerSandbox._converse
+    left = failures
+
+    def unlucky(*given: object, **named: object) -> object:
+        nonlocal left
+        ended = real(*given, **named)  # type: ignore[arg-type]
+        left -= 1
+        if left < 0:
+            return ended
+        told = Capture(1000)
+        told.add(memoryview(b"OCI runtime exec failed: exec failed: read init-p: connection reset by peer"))
+        return _Ended(ExecState(False, 126, 0), 126, told, Capture(0))
+
+    with provider.open(spec) as sandbox:
+        monkeypatch.setattr(DockerSandbox, "_converse", unlucky)
+        if failures == 1:
+            assert sandbox.exec("echo ran", timeout_s=10).stdout == b"ran\n"
+        else:
+            with pytest.raises(SandboxGone, match="connection reset"):
+                sandbox.exec("echo ran", timeout_s=10)
 
 
 def test_deadline_counts_for_a_chatty_command(sandbox: Sandbox) -> None:
