@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from host import alone, install, may_install, tail
+from host import NotInstalled, alone, install, may_install, tail
 
 from swe_pytest.sandbox.engine import Engine, find_engine
 from swe_pytest.sandbox.errors import EngineUnreachable
@@ -139,7 +139,10 @@ def bootstrapped(client: docker.APIClient) -> str:
                 "no mmdebstrap to make it with: `sudo apt install mmdebstrap debian-archive-keyring`"
             )
         print("base image: installing mmdebstrap", flush=True)
-        install("mmdebstrap", "debian-archive-keyring")
+        try:
+            install("mmdebstrap", "debian-archive-keyring")
+        except NotInstalled as error:
+            raise Unavailable(str(error)) from error
     print("base image: making it from Debian's packages with mmdebstrap (about half a minute)", flush=True)
     with tempfile.TemporaryDirectory(prefix="swe-pytest-base-") as folder:
         root = Path(folder) / "root.tar"

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from host import alone, install, may_install, tail
+from host import NotInstalled, alone, install, may_install, tail
 
 from swe_pytest.sandbox.engine import DEFAULT_SOCKET, Engine, find_engine
 from swe_pytest.sandbox.errors import EngineUnreachable
@@ -42,7 +42,10 @@ def found_or_started() -> Engine:
         began = time.monotonic()
     if shutil.which("dockerd", path=search_path()) is None:
         print("engine: none found, installing docker.io (about a minute)", flush=True)
-        install("docker.io", "iptables")
+        try:
+            install("docker.io", "iptables")
+        except NotInstalled as error:
+            raise SystemExit(f"{error}\nengine: mend that, then run the same command again") from error
     start()
     try:
         engine = find_engine()

@@ -12,6 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+class NotInstalled(Exception):
+    """apt could not install a package; the text is the end of what it said."""
+
+
 def may_install() -> bool:
     """Whether set-up may install system packages: root on Debian, Ubuntu or their like, and not forbidden."""
     return (
@@ -23,7 +27,7 @@ def may_install() -> bool:
 
 
 def install(*packages: str) -> None:
-    """Install system packages. Raises: SystemExit, with the last lines that apt said."""
+    """Install system packages. Raises: NotInstalled."""
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     apt = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"]
     # A source that cannot be reached fails the update though the others are fine: the install decides.
@@ -32,9 +36,7 @@ def install(*packages: str) -> None:
     if said[-1].returncode != 0:
         text = "\n".join(run.stdout for run in said)
         names = " ".join(packages)
-        raise SystemExit(
-            f"{tail(text)}\napt could not install {names} (above): mend that, then run the same command again"
-        )
+        raise NotInstalled(f"{tail(text)}\napt could not install {names} (above)")
 
 
 def _said(command: list[str], environ: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import secrets
 import sys
 import time
@@ -152,3 +153,18 @@ def test_a_named_base_image_that_is_not_there_is_an_error(
     monkeypatch.setenv("SWE_PYTEST_BASE_IMAGE", "swe-pytest/nowhere:x")
     with pytest.raises(SystemExit, match="swe-pytest/nowhere:x, which SWE_PYTEST_BASE_IMAGE names"):
         script.main()
+
+
+def test_an_apt_that_fails_is_one_of_the_reasons(
+    script: ModuleType, client: docker.APIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where mmdebstrap cannot be installed, what apt said is told, and the way of the registry stays named."""
+    if os.geteuid() != 0 or sys.platform != "linux":
+        pytest.skip("only root on Linux installs packages")
+    # A machine whose package mirror is down, which must not be had here.
+    (tmp_path / "apt-get").write_text("#!/bin/sh\necho 'E: the mirror is down'\nexit 100\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SWE_PYTEST_INSTALL", raising=False)
+    with pytest.raises(script.Unavailable, match=r"the mirror is down\n(.*\n)*apt could not install mmdebstrap"):
+        script.bootstrapped(client)
