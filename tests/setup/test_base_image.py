@@ -166,5 +166,7 @@ def test_an_apt_that_fails_is_one_of_the_reasons(
     (tmp_path / "apt-get").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("SWE_PYTEST_INSTALL", raising=False)
-    with pytest.raises(script.Unavailable, match=r"the mirror is down\n(.*\n)*apt could not install mmdebstrap"):
+    with pytest.raises(
+        script.Unavailable, match=r"the mirror is down\n(.*\n)*apt could not install mmdebstrap"
+    ):
         script.bootstrapped(client)
