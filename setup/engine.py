@@ -80,10 +80,10 @@ def give_up_unless_ours_to_start(error: EngineUnreachable) -> None:
 
 def is_named() -> bool:
     """Whether DOCKER_HOST or a docker context names an engine: one started here would not be used."""
-    from swe_pytest.sandbox.engine import _named_engine
+    from swe_pytest.sandbox.engine import named_engine
 
     try:
-        return _named_engine(os.environ) is not None
+        return named_engine(os.environ) is not None
     except EngineUnreachable:
         return True
 

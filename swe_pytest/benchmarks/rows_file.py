@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from swe_pytest.results.durable import write_durably
@@ -28,3 +29,17 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, object]], facts: Mapping[
 def meta_path(path: Path) -> Path:
     """Return where the facts about a rows file stand."""
     return path.with_name(path.name + ".meta.json")
+
+
+@cache
+def dataset_of(path: Path) -> str:
+    """Return "dataset@revision" of a prepared rows file; "" where that is not known, or of other rows.
+
+    Read once a process: a run's rows stay what they were when its cases were collected.
+    """
+    try:
+        meta = json.loads(meta_path(path).read_bytes())
+        ours = meta["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+        return f"{meta['dataset']}@{meta['revision']}" if ours else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

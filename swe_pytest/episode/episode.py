@@ -7,6 +7,7 @@ import time
 from dataclasses import asdict
 
 from swe_pytest.benchmarks.registry import benchmark
+from swe_pytest.benchmarks.rows_file import dataset_of
 from swe_pytest.benchmarks.task import Gold, Task
 from swe_pytest.episode.fault import FaultPlan
 from swe_pytest.episode.lifecycle import Attempt, verifier_spec
@@ -98,7 +99,11 @@ def _record(
         ),
         verifier_network=verifier_spec(case, task, gold).network,
         durations=dict(attempt.journal.durations),
-        versions={**run.versions, "agent": f"{config.agent.harness} {attempt.agent_version}".strip()},
+        versions={
+            **run.versions,
+            "agent": f"{config.agent.harness} {attempt.agent_version}".strip(),
+            "dataset": dataset_of(case.ref.path),
+        },
         digests={
             "suite": case.suite_digest,
             "config": case.config_digest,

@@ -42,6 +42,7 @@ class FaultySandbox(Sandbox):
         self._plan = plan
         self._commands = 0
         self.name, self.id, self.spec, self.image = inner.name, inner.id, inner.spec, inner.image
+        self.prologue = inner.prologue
 
     def strike(self) -> None:
         """Let the fault happen now: killed and paused by the engine itself, refused by a dead address."""

@@ -19,9 +19,17 @@ from swe_pytest.grading.capture import CapturedPatch, capture_patch
 from swe_pytest.grading.evaluate import Trace, evaluation_script, read_trace
 from swe_pytest.grading.runner_files import runner_paths
 from swe_pytest.grading.verdict import empty_patch_verdict, judge
-from swe_pytest.grading.workspace import Workspace, seed_workspace
+from swe_pytest.grading.workspace import Workspace, seed_command, seeded_workspace
 from swe_pytest.results.record import Failure, Stage, Verdict
-from swe_pytest.sandbox.contract import Image, Network, Sandbox, SandboxSpec, ScriptResult
+from swe_pytest.sandbox.contract import (
+    Image,
+    Network,
+    Prologue,
+    Sandbox,
+    SandboxProvider,
+    SandboxSpec,
+    ScriptResult,
+)
 from swe_pytest.sandbox.errors import SandboxError
 from swe_pytest.suites.plan import Case
 
@@ -60,6 +68,20 @@ def verifier_spec(case: Case, task: Task, gold: Gold) -> SandboxSpec:
         pids=verifier.pids,
         ttl_s=limits.sandbox_ttl_s,
     )
+
+
+@contextmanager
+def seeded_sandbox(
+    provider: SandboxProvider, case: Case, task: Task, timeout_s: float
+) -> Iterator[tuple[Sandbox, Workspace]]:
+    """A task sandbox whose later history is purged, the purge proven, and whose starting tree is recorded.
+
+    Raises: SandboxError, SeedFailed, PurgeUnproven.
+    """
+    prologue = Prologue(seed_command(task.workdir, task.base_commit), timeout_s)
+    with provider.open(task_spec(case, task), prologue) as sandbox:
+        assert sandbox.prologue is not None
+        yield sandbox, seeded_workspace(sandbox.prologue, task.workdir, sandbox.name)
 
 
 @dataclass(slots=True)
@@ -129,8 +151,9 @@ class Attempt:
         config = self.case.config
         with self._stage(Stage.SEED, config.limits.seed_s) as limit_s:
             self.image = self.run.provider.ensure_image(self.task.image)
-            sandbox = session.enter_context(self.run.provider.open(task_spec(self.case, self.task)))
-            workspace = seed_workspace(sandbox, self.task.workdir, self.task.base_commit, timeout_s=limit_s)
+            sandbox, workspace = session.enter_context(
+                seeded_sandbox(self.run.provider, self.case, self.task, limit_s)
+            )
         return sandbox, workspace
 
     def _act(self, handle: Sandbox) -> None:

@@ -51,7 +51,8 @@ snapshot load_start 2>"$private/why" ||
 if [ -f "$workdir/.git/index" ]; then
     (index=$workdir/.git/index && own ls-files -s -c -i --exclude-standard) >"$private/forced" 2>/dev/null ||
         note "the agent's index cannot be read: ignored files it may hold are not captured"
-    sed '/^160000 /d; s/^[^	]*	//' "$private/forced" >"$private/names"
+    : >"$private/names"
+    [ ! -s "$private/forced" ] || sed '/^160000 /d; s/^[^	]*	//' "$private/forced" >"$private/names"
     [ ! -s "$private/names" ] || own update-index --add --remove --stdin <"$private/names" 2>"$private/why" ||
         note "ignored files in the agent's index could not be captured: $(head -n 1 "$private/why")"
 fi

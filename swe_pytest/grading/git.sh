@@ -39,8 +39,10 @@ repo() (
 # Attributes there outrank those of the tree, so no line ending is converted, no filter runs, and what is
 # text is judged by content.
 make_private() {
-    mkdir -p -m 700 "$private" "$@" && mkdir "$private/objects" "$private/objects/pack" \
-        "$private/objects/info" "$private/refs" "$private/info" || return
+    mask=$(umask)
+    umask 077
+    mkdir -p "$private/objects/pack" "$private/objects/info" "$private/refs" "$private/info" "$@" || return
+    umask "$mask"
     echo 'ref: refs/heads/none' >"$private/HEAD"
     printf '%s\n' '[core]' 'repositoryformatversion = 0' 'bare = false' 'filemode = true' 'symlinks = true' \
         'protectNTFS = false' 'protectHFS = false' 'untrackedCache = false' 'compression = 0' 'fsync = none' \
@@ -106,7 +108,7 @@ load_tracked() {
 # of nested repositories are files; submodules stay what LOAD says. Files that git cannot take (devices,
 # pipes) stay what LOAD says too, and $private/complaints tells.
 snapshot() {
-    rm -f "$index"
+    [ ! -e "$index" ] || rm -f "$index"
     "$1" || return
     if [ ! -s "$private/links" ] && take && [ ! -s "$private/complaints" ]; then
         return 0

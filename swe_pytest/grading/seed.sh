@@ -102,7 +102,12 @@ enumerate() {
 }
 
 count() {
-    echo "$1 $(wc -l <"$private/present")"
+    number=$(wc -l <"$private/present")
+}
+
+# Is everything in the store reachable, and nothing beside it?
+settled() {
+    cmp -s "$private/present" "$private/reachable" && left=$(strays) && [ -z "$left" ]
 }
 
 repack() {
@@ -211,9 +216,14 @@ purge() {
         cut -c1-40 "$private/walk" | sort -u >"$private/reachable" && [ -s "$private/reachable" ] ||
         fail 71 "cannot walk the history from HEAD: $(cat "$private/why")"
     enumerate || fail 71 'cannot list the objects of the checkout'
-    count before
-    if [ -s "$private/alternates" ] || ! cmp -s "$private/present" "$private/reachable" || [ -n "$(strays)" ]; then
+    count
+    echo "before $number"
+    looked=0
+    if [ ! -s "$private/alternates" ] && settled; then
+        looked=1
+    else
         repack || fail 71 'cannot repack the checkout'
+        count
     fi
     purge_other_checkouts
     purge_other_places
@@ -225,9 +235,9 @@ prove() {
     refs=$(repo show-ref --head) || fail 71 'no reference is left'
     [ "$refs" = "$head HEAD${branch:+
 $head $branch}" ] || fail 71 "other references than the branch are left: $refs"
-    cmp -s "$private/present" "$private/reachable" || fail 71 \
-        "objects are left that HEAD does not reach: $(comm -3 "$private/present" "$private/reachable" | head -n 3)"
-    left=$(strays) && [ -z "$left" ] || fail 71 "files are left in the object store: $left"
+    # A store that was found in order above has not been touched since.
+    [ "$looked" = 1 ] || settled || fail 71 \
+        "left in the store: $(comm -3 "$private/present" "$private/reachable" | head -n 3) $(strays)"
     set -- .git/*HEAD .git/packed-refs .git/logs .git/worktrees .git/modules .git/objects/info/* .git/refs/[!ht]*
     for entry in "$@"; do
         [ "$entry" = .git/HEAD ] || [ ! -e "$entry" ] || fail 71 "$entry is left"
@@ -240,7 +250,7 @@ $head $branch}" ] || fail 71 "other references than the branch are left: $refs"
 if [ "$purge" = 1 ]; then
     purge
     prove
-    count after
+    echo "after $number"
     echo 'proven 1'
 fi
 
@@ -252,7 +262,8 @@ snapshot load_tracked && tree=$(own write-tree) ||
 own pack-objects --revs -q --window=0 "$start/objects/pack/pack" >/dev/null <<TREE || fail 70 'cannot store the tree'
 $tree
 TREE
-own ls-files -o -i --exclude-standard >"$private/ignored" && sort "$private/ignored" >"$start/ignored" ||
+own ls-files -o -i --exclude-standard >"$private/ignored" && : >"$start/ignored" &&
+    { [ ! -s "$private/ignored" ] || sort "$private/ignored" >"$start/ignored"; } ||
     fail 70 'cannot list the ignored files'
 mv "$private/info/exclude" "$private/links" "$start"
 echo "tree $tree"

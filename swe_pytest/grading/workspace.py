@@ -57,6 +57,11 @@ class Workspace:
     purge: PurgeReport
 
 
+def seed_command(workdir: str, base_commit: str, *, purge: bool = True) -> tuple[str, ...]:
+    """Return the command that seeds a checkout: a sandbox's prologue, or to be run as root."""
+    return ("/bin/sh", "-c", program("seed"), "seed", workdir, base_commit, "1" if purge else "0")
+
+
 def seed_workspace(
     sandbox: Sandbox, workdir: str, base_commit: str, *, timeout_s: float, purge: bool = True
 ) -> Workspace:
@@ -67,19 +72,20 @@ def seed_workspace(
 
     Raises: SeedFailed, PurgeUnproven, and SandboxError (CommandTimeout after `timeout_s` seconds).
     """
-    result = sandbox.exec(
-        ("/bin/sh", "-c", program("seed"), "seed", workdir, base_commit, "1" if purge else "0"),
-        timeout_s=timeout_s,
-        workdir="/",
-        user="0",
-    )
+    command = seed_command(workdir, base_commit, purge=purge)
+    result = sandbox.exec(command, timeout_s=timeout_s, workdir="/", user="0")
+    return seeded_workspace(result, workdir, sandbox.name, purge=purge)
+
+
+def seeded_workspace(result: ExecResult, workdir: str, container: str, *, purge: bool = True) -> Workspace:
+    """Return what a seeding command that has ended made of the checkout. Raises: SeedFailed, PurgeUnproven."""
     said = _facts(result)
     if result.exit_code != 0 or not {"head", "tree"} <= said.keys():
         error = PurgeUnproven if result.exit_code == PURGE_UNPROVEN else SeedFailed
         why = result.stderr.decode("utf-8", "replace").strip() or f"status {result.exit_code}"
-        raise error(f"{workdir} in container {sandbox.name}: {why[-2000:]}")
+        raise error(f"{workdir} in container {container}: {why[-2000:]}")
     if purge and said.get("proven") != ["1"]:
-        raise PurgeUnproven(f"{workdir} in container {sandbox.name}: the proof did not reach its end")
+        raise PurgeUnproven(f"{workdir} in container {container}: the proof did not reach its end")
     return Workspace(
         workdir=workdir,
         head=said["head"][0],

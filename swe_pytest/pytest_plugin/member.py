@@ -89,8 +89,7 @@ class Member:
     def task_sandbox(self, case: Case, item: pytest.Item) -> Iterator[Sandbox]:
         """A seeded task sandbox; `verifier_sandbox` of the same item removes it early."""
         from swe_pytest.benchmarks.registry import benchmark
-        from swe_pytest.episode.lifecycle import task_spec
-        from swe_pytest.grading.workspace import seed_workspace
+        from swe_pytest.episode.lifecycle import seeded_sandbox
 
         run = self._open()
         task, _ = benchmark(case.benchmark).load(case.ref)
@@ -98,8 +97,8 @@ class Member:
             self._task[item.nodeid] = stack
             stack.callback(self._task.pop, item.nodeid, None)
             run.provider.ensure_image(task.image)
-            sandbox = stack.enter_context(run.provider.open(task_spec(case, task)))
-            seed_workspace(sandbox, task.workdir, task.base_commit, timeout_s=case.config.limits.seed_s)
+            seeding = seeded_sandbox(run.provider, case, task, case.config.limits.seed_s)
+            sandbox, _ = stack.enter_context(seeding)
             yield sandbox
 
     @contextmanager

@@ -54,6 +54,18 @@ class ExecResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Prologue:
+    """A command that a new sandbox runs, as root and without input, before it idles.
+
+    It costs no more than the start itself, where a command in a running sandbox costs as much as a small
+    container does: so what every sandbox of a kind needs done belongs here.
+    """
+
+    argv: tuple[str, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ScriptResult:
     """How a script run ended.
 
@@ -96,12 +108,16 @@ class Life:
 
 
 class Sandbox(ABC):
-    """A live container. Not thread-safe: one command at a time."""
+    """A live container. Not thread-safe: one command at a time.
+
+    `prologue` is how the command ended that it was opened with, None if there was none.
+    """
 
     name: str
     id: str
     spec: SandboxSpec
     image: Image
+    prologue: ExecResult | None
 
     @abstractmethod
     def exec(
@@ -180,13 +196,16 @@ class SandboxProvider(ABC):
     """A container engine as this run sees it: everything created is named and labelled as the run's own."""
 
     @abstractmethod
-    def open(self, spec: SandboxSpec) -> AbstractContextManager[Sandbox]:
+    def open(self, spec: SandboxSpec, prologue: Prologue | None = None) -> AbstractContextManager[Sandbox]:
         """Create and start a sandbox; leaving the context removes it, whatever happened inside.
+
+        With a prologue it is entered when that has ended; how is for the caller to judge.
 
         The name and labels are chosen and registered before the engine is asked, so that a slow, lost
         or interrupted create is never an orphan. The image is never pulled here.
 
-        Raises: ImageMissing, CreateFailed, EngineUnreachable.
+        Raises: ImageMissing, CreateFailed, EngineUnreachable; with a prologue also CommandTimeout (the
+            sandbox has been removed), SandboxGone, OutOfMemory.
         """
 
     @abstractmethod

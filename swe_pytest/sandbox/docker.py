@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from swe_pytest.sandbox import programs
 from swe_pytest.sandbox.admission import Lanes
-from swe_pytest.sandbox.contract import MIB, Image, Life, Sandbox, SandboxProvider, SandboxSpec, ScriptResult
+from swe_pytest.sandbox.contract import (
+    MIB,
+    Image,
+    Life,
+    Prologue,
+    Sandbox,
+    SandboxProvider,
+    SandboxSpec,
+    ScriptResult,
+)
 from swe_pytest.sandbox.docker_api import DockerApi, ImageFacts
 from swe_pytest.sandbox.docker_container import Holding, container_config
 from swe_pytest.sandbox.docker_exec import DockerSandbox
+from swe_pytest.sandbox.docker_prologue import PrologueRun
 from swe_pytest.sandbox.docker_script import ScriptRun
 from swe_pytest.sandbox.engine import Engine
 from swe_pytest.sandbox.images import ImageStore
@@ -45,14 +55,22 @@ class DockerProvider(SandboxProvider):
         self._made: defaultdict[str, list[str]] = defaultdict(list)
 
     @contextmanager
-    def open(self, spec: SandboxSpec) -> Iterator[Sandbox]:
+    def open(self, spec: SandboxSpec, prologue: Prologue | None = None) -> Iterator[Sandbox]:
         image, facts = self._image(spec)
-        config = container_config(spec, programs.idle(spec.ttl_s), user="0:0", script=False)
-        with Holding(self._api, self._ownership, self._lanes) as holding:
-            claim = holding.bring_up(spec, config)
+        with Holding(self._api, self._ownership, self._lanes) as holding, ExitStack() as listening:
+            run = PrologueRun(self._api, prologue) if prologue is not None else None
+            if run is not None:
+                listening.callback(run.close)
+                claim = run.bring_up(holding, spec)
+            else:
+                config = container_config(spec, programs.idle(spec.ttl_s), user="0:0", script=False)
+                claim = holding.bring_up(spec, config)
             self._made[spec.case_id].append(claim.name)
             user = spec.user or facts.user or "0"
-            yield DockerSandbox(self._api, holding, claim, spec, image, user=user, witness=self._witness)
+            sandbox = DockerSandbox(self._api, holding, claim, spec, image, user=user, witness=self._witness)
+            if run is not None:
+                sandbox.prologue = run.finish(sandbox)
+            yield sandbox
 
     def run_script(
         self,

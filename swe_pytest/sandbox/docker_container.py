@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -31,8 +31,12 @@ LATE_S = 3.0
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 
 
-def container_config(spec: SandboxSpec, command: str, *, user: str, script: bool) -> dict[str, object]:
+def container_config(
+    spec: SandboxSpec, command: str, arguments: Sequence[str] = ("/bin/sh",), *, user: str, script: bool
+) -> dict[str, object]:
     """The engine's create request for a container whose first process is the shell program `command`.
+
+    `arguments` are what it sees as $0, $1 …
 
     An idle sandbox removes itself when its first process ends; a script run stays to be looked at. With
     `script` and a plain user /swe-pytest is a tmpfs: that user could not make it.
@@ -58,7 +62,7 @@ def container_config(spec: SandboxSpec, command: str, *, user: str, script: bool
         host["Tmpfs"] = {"/swe-pytest": "rw,exec,mode=1777"}
     return {
         "Image": spec.image,
-        "Entrypoint": ["/bin/sh", "-c", command, "/bin/sh"],
+        "Entrypoint": ["/bin/sh", "-c", command, *arguments],
         "Cmd": [],
         "User": user if script else "0:0",
         "Env": [f"{name}={value}" for name, value in spec.env.items()],

@@ -31,6 +31,8 @@ FILES_S = 120.0
 CHECK_S = 15.0
 # The engine ends the stream when the command ends; in so long it must say so too.
 SETTLE_S = 2.0
+# A container whose command was killed may itself be dying: for so long it is looked at.
+DEATH_S = 0.3
 # A command that the engine could not begin for want of something has not run: it can be tried again.
 ATTEMPTS = 3
 SMALL_OUTPUT = 64 * 1024
@@ -75,6 +77,7 @@ class DockerSandbox(Sandbox):
         self._claim = claim
         self._user = user
         self._witness = witness
+        self.prologue = None
         self._memory_kills = 0
         self._memory_kills_told = 0
 
@@ -212,8 +215,12 @@ class DockerSandbox(Sandbox):
                 )
             time.sleep(0.1 * attempt)
         if ended.exit_code == KILLED:
-            # The death of the container, too, ends the stream as if the command had just ended.
-            self.check()
+            # The death of the container, too, ends the stream as if the command had just ended, and the
+            # engine may hear of the command's end first.
+            settled = time.monotonic() + DEATH_S
+            while time.monotonic() < settled:
+                self.check()
+                time.sleep(DEATH_S / 5)
             self._count_memory_kills()
         return ended
 

@@ -157,7 +157,7 @@ def find_engine(environ: Mapping[str, str] = os.environ) -> Engine:
 
     Raises: EngineUnreachable, naming everything that was tried, and the next step.
     """
-    named = _named_engine(environ)
+    named = named_engine(environ)
     if named is not None:
         named.ping()
         return named
@@ -186,7 +186,7 @@ def find_engine(environ: Mapping[str, str] = os.environ) -> Engine:
     )
 
 
-def _named_engine(environ: Mapping[str, str]) -> Engine | None:
+def named_engine(environ: Mapping[str, str]) -> Engine | None:
     """The engine that environment or docker configuration name, reachable or not; None if they name none."""
     host = environ.get("DOCKER_HOST", "").strip()
     if host:

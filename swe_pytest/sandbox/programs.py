@@ -25,6 +25,17 @@ memory_kills
 MEMORY_KILLS = _MEMORY_KILLS + 'echo "$kills"\n'
 
 
+# Runs the arguments to their end and says so on both streams, for one may arrive long after the other;
+# then nothing is left that would write.
+PROLOGUE = """\
+("$@") </dev/null
+status=$?
+printf '\\n%s %s\\n' "$0" "$status"
+printf '\\n%s %s\\n' "$0" "$status" >&2
+exec </dev/null >/dev/null 2>&1
+"""
+
+
 def idle(ttl_s: float) -> str:
     """The first process of a sandbox: waits, reaps, outlives `kill -9 -1`, ends after `ttl_s` seconds.
 

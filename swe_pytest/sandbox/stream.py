@@ -108,12 +108,13 @@ class Stream:
         deadline: float,
         stdin: bytes | None = None,
         silent: Callable[[], bool] = lambda: False,
+        complete: Callable[[], bool] = lambda: False,
     ) -> End:
         """Write `stdin` and then its end, and read until the other side ends; neither waits for the other.
 
         `deadline` is on the monotonic clock. `silent` is called after each SILENCE_S without a byte; it
-        returns True to stop, or raises. "eof" says nothing about how the command ended; "cut" is an end in
-        the middle of a frame.
+        returns True to stop, or raises; so does `complete`, after each arrival. "eof" says nothing about how
+        the command ended; "cut" is an end in the middle of a frame.
         """
         sinks = {STDOUT: stdout, STDERR: stderr}
         if self._early:
@@ -149,6 +150,8 @@ class Stream:
                 return "cut" if self._left or self._header else "eof"
             self._take(whole[:count], sinks)
             heard = time.monotonic()
+            if complete():
+                return "stopped"
             if heard >= deadline:
                 return "deadline"
 
