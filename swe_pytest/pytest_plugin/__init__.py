@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -43,7 +43,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_cmdline_main(config: pytest.Config) -> Iterable[None]:
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
     # A list is made by this one process; as a wrapper this runs before xdist decides about workers.
     if config.getoption("--swe-list"):
         config.option.numprocesses = None
@@ -58,6 +58,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         if not (session.config.getoption("--swe-list") or session.config.getoption("collectonly")):
             owner.refuse_reuse()
         collection.check_selection(session.config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    with collection.gc_as_before():
+        return (yield)
 
 
 def pytest_pycollect_makeitem(
