@@ -49,7 +49,9 @@ def plan_of(path: Path, config: pytest.Config) -> Plan:
             if other.loaded.name == loaded.name:
                 # Case ids begin with it, and two cases of one name would share a record.
                 remedy = "set `name:` in one of them"
-                raise InvalidFiles([Problem(path, 0, 0, f"{other.loaded.path} is called {loaded.name!r} too", remedy)])
+                raise InvalidFiles(
+                    [Problem(path, 0, 0, f"{other.loaded.path} is called {loaded.name!r} too", remedy)]
+                )
         for warning in loaded.warnings:
             warnings.warn(pytest.PytestWarning(str(warning)), stacklevel=2)
         asked: Sequence[str] = config.getoption("--swe-instance")

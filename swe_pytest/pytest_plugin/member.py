@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from swe_pytest.pytest_plugin.termination import sigterm_unwinds
 from swe_pytest.results.record import EpisodeRecord
 
 if TYPE_CHECKING:
@@ -29,6 +30,23 @@ class RunFacts:
     directory: Path
     owner: str
     process: str
+
+
+def claimed(facts: RunFacts) -> RunDir:
+    """Return the run's directory, made and claimed if need be.
+
+    Raises: pytest.UsageError when it is another run's, or cannot be written.
+    """
+    from swe_pytest.results.run_dir import RunDir, RunDirTaken
+
+    try:
+        return RunDir.claim(facts.directory, facts.run_id, facts.owner)
+    except RunDirTaken as taken:
+        raise pytest.UsageError(str(taken)) from taken
+    except OSError as error:
+        raise pytest.UsageError(
+            f"{facts.directory} cannot hold the results: {error}; choose --swe-run-dir"
+        ) from error
 
 
 class Member:
@@ -51,6 +69,9 @@ class Member:
 
         directory = self.directory()
         self._opened.enter_context(hold_lock(directory.lock(self.facts.process)))
+        if self.facts.process != "main":
+            # The controller ends its workers this way; what they are at is cleaned up and recorded.
+            self._opened.enter_context(sigterm_unwinds())
         planned = planned_cases(items)
         self._planned.update(case.case_id for case in planned)
         if write_plan:
@@ -61,10 +82,8 @@ class Member:
                 ledger.gates(suite, gates)
 
     def directory(self) -> RunDir:
-        """The run's directory, made and claimed if need be. Raises: RunDirTaken."""
-        from swe_pytest.results.run_dir import RunDir
-
-        return RunDir.claim(self.facts.directory, self.facts.run_id, self.facts.owner)
+        """The run's directory, made and claimed if need be. Raises: pytest.UsageError."""
+        return claimed(self.facts)
 
     # -- episodes -------------------------------------------------------------------------------------
 

@@ -12,13 +12,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import ExitStack, suppress
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import pytest
 
-from swe_pytest.pytest_plugin.member import RunFacts
+from swe_pytest.pytest_plugin.member import RunFacts, claimed
+from swe_pytest.pytest_plugin.termination import sigterm_unwinds
 
 if TYPE_CHECKING:
     from swe_pytest.results.aggregate import RunResults
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 # After SIGTERM everything must be told within 15 s; workers get most of it to end their episodes.
 _WORKERS_END_S = 8.0
-_SWEEP_S = 30.0
+_SWEEP_S = 10.0
 
 
 class Owner:
@@ -57,22 +58,29 @@ class Owner:
             )
 
     def begin(self) -> None:
-        """Take ownership before the first container can exist. Raises: EngineUnreachable."""
+        """Take ownership before the first container can exist.
+
+        Raises: pytest.UsageError when no engine answers, or the run directory cannot be used.
+        """
         from swe_pytest.episode.run import versions
         from swe_pytest.results.ledger import Ledger
         from swe_pytest.sandbox.engine import find_engine
+        from swe_pytest.sandbox.errors import EngineUnreachable
         from swe_pytest.sandbox.guardian import guard
         from swe_pytest.sandbox.lifeline import hold_lock
         from swe_pytest.sandbox.sweep import sweep_dead_owners
 
         if self.begun:
             return
+        try:
+            self._engine = find_engine()
+            directory = self.directory()
+        except EngineUnreachable as error:
+            raise pytest.UsageError(f"no episode can run: {error}") from error
         self.begun = True
-        directory = self.directory()
         self._held.enter_context(hold_lock(directory.lock("controller")))
-        self._held.enter_context(_sigterm_unwinds())
+        self._held.enter_context(sigterm_unwinds())
         Ledger(directory.ledger).run_begin(self.facts.run_id, sys.argv, versions())
-        self._engine = find_engine()
         # Every process of the run uses this one engine, whatever its own environment says.
         directory.engine.write_text(self._engine.dump(), encoding="utf-8")
         log = directory.path / "guardian.log"
@@ -80,10 +88,8 @@ class Owner:
         sweep_dead_owners(self._engine)
 
     def directory(self) -> RunDir:
-        """The run's directory, made and claimed if need be. Raises: RunDirTaken."""
-        from swe_pytest.results.run_dir import RunDir
-
-        return RunDir.claim(self.facts.directory, self.facts.run_id, self.facts.owner)
+        """The run's directory, made and claimed if need be. Raises: pytest.UsageError."""
+        return claimed(self.facts)
 
     def gates(self) -> dict[str, Gates]:
         """What the run's suites demand, as the ledger has it."""
@@ -94,11 +100,13 @@ class Owner:
     def worker_died(self, process: str, message: str) -> None:
         """Remove what a dead worker left. Its case is masked when its crash is reported."""
         from swe_pytest.results.ledger import Ledger
+        from swe_pytest.sandbox.errors import SandboxError
         from swe_pytest.sandbox.sweep import sweep_process
 
         if self.begun and self._engine is not None:
             Ledger(self.directory().ledger).worker_died(process, message)
-            sweep_process(self._engine, self.facts.run_id, process)
+            with suppress(SandboxError):  # `finish` sweeps the whole run, and reports what it cannot do
+                sweep_process(self._engine, self.facts.run_id, process)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -155,44 +163,30 @@ class Owner:
                 watches.enter_context(watch_lock(lock, ended.set))
                 _signal(pid, signal.SIGTERM)
                 waits.append((ended, pid))
+            deadline = time.monotonic() + _WORKERS_END_S
             for ended, pid in waits:
-                if not ended.wait(_WORKERS_END_S):
+                if not ended.wait(max(0.0, deadline - time.monotonic())):
                     _signal(pid, signal.SIGKILL)
 
     def _sweep(self) -> list[str]:
         """Remove what is left of the run and return its names: in a run that was not interrupted, leaks."""
+        from swe_pytest.sandbox.errors import SandboxError
         from swe_pytest.sandbox.sweep import sweep_run
 
         if self._engine is None:
             return []
-        swept = sweep_run(self._engine, self.facts.run_id, within_s=_SWEEP_S)
+        try:
+            swept = sweep_run(self._engine, self.facts.run_id, within_s=_SWEEP_S)
+        except SandboxError as error:
+            # The results are worth writing all the same; that nothing is left cannot be said.
+            self.problems.append(f"the engine could not be swept: {error}")
+            return []
         return [*swept.containers, *swept.networks, *swept.volumes, *swept.left]
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):  # it ended by itself, which is what was asked for
         os.kill(pid, number)
-
-
-class _sigterm_unwinds:
-    """While inside, the first SIGTERM unwinds the process like Ctrl-C; later ones change nothing."""
-
-    def __enter__(self) -> None:
-        self._before = None
-        self._received = False
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, self._unwind)
-
-    def __exit__(self, *exc: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
-
-    def _unwind(self, number: int, frame: FrameType | None) -> None:
-        from swe_pytest.episode.failure import Terminated
-
-        if not self._received:
-            self._received = True
-            raise Terminated("SIGTERM")
 
 
 OWNER: pytest.StashKey[Owner] = pytest.StashKey()

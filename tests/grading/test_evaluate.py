@@ -219,7 +219,7 @@ def test_each_attempt_begins_with_the_starting_tree(verifier: Verifier) -> None:
     """What --reject leaves half applied is undone, dirt of the image included, before `patch` takes it with fuzz."""
     look = "git status --porcelain; cat new; sed -n 21p calc.txt; sed -n 7p other.txt; cat dirt x.log"
     trace, result = verifier.run(NEW + FUZZY + change([*LINES[:6], "seven\n", *LINES[7:]], LINES, "other.txt"), look)
-    assert trace.apply_step == OFFICIAL_LADDER[-1], trace
+    assert trace.apply_step == OFFICIAL_LADDER[-1]
     assert [attempt.step for attempt in trace.apply_attempts] == ["strict", *OFFICIAL_LADDER]
     assert all(attempt.status for attempt in trace.apply_attempts[:-1])
     output = result.output.decode().split("Start Test Output")[1]

@@ -64,6 +64,8 @@ def test_sigterm_tells_every_case_within_15_s(project: Project, workers: list[st
     assert all("reward" not in each for each in told.values())
     totals = done.results["totals"]
     assert (totals["planned"], totals["masked"], totals["not_run"]) == (6, expected, 6 - expected)
+    classes = [record["failure"]["class"] for record in done.records.values()]
+    assert classes == ["interrupted"] * expected, "each process wrote down what it was at"
     assert running(project, project.run_ids[-1]) == []
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.plugin.conftest import Project, properties
 
 
@@ -139,3 +141,14 @@ def test_lf_runs_what_was_masked_or_failed(project: Project) -> None:
     project.run("suites", "-p", "cacheprovider")
     again = project.run("suites", "--lf", "-p", "cacheprovider", "--collect-only", "-q")
     assert "gold-toy__gone-1" in again.out and "gold-toy__here-1" not in again.out
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "n2"])
+def test_without_an_engine_nothing_begins(project: Project, workers: list[str]) -> None:
+    """Where no engine answers the session ends at once with status 4 and says what to do, without a traceback."""
+    project.suite()
+    project.environ = {**project.environ, "DOCKER_HOST": "unix:///nonexistent/engine.sock"}
+    done = project.run("suites", *workers)
+    assert done.status == 4, done.out
+    assert "no episode can run" in done.out and "unix:///nonexistent/engine.sock" in done.out
+    assert "Traceback" not in done.out and "INTERNALERROR" not in done.out
