@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from swe_pytest.pytest_plugin.contract import (
     assert_fresh_verifier,
+    assert_junit_error,
     assert_masked,
     assert_measured,
     assert_nothing_left,
     assert_order,
 )
-from swe_pytest.results.properties import properties_of
 from swe_pytest.results.record import EpisodeRecord, Outcome, Stage
 from swe_pytest.suites.plan import Case
 
@@ -73,8 +73,7 @@ def test_interrupted(case: Case, run_episode: EpisodeRunner) -> None:
     else:
         assert failure.stage in _AGENT_STAGES, failure
         assert f"{Stage.VERIFY}.begin" not in begun, "an agent-stage failure reached verify"
-    told = dict(properties_of(record))
-    assert told["outcome"] == "masked" and "reward" not in told
+    assert_junit_error(record)
 
 
 def _reason(episode: EpisodeRecord) -> str:

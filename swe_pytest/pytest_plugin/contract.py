@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from swe_pytest.results.cases import result_of
+from swe_pytest.results.events import PlannedCase
+from swe_pytest.results.junit import case_element
 from swe_pytest.results.record import EpisodeRecord, Outcome, Stage
 
 _ORDER = [str(stage) for stage in Stage]
@@ -40,6 +43,24 @@ def assert_masked(record: EpisodeRecord) -> None:
     assert record.failure is not None
     assert record.reward is None
     assert record.resolved is None
+
+
+def assert_junit_error(record: EpisodeRecord) -> None:
+    """Told in JUnit, the episode is an <error> without a reward, unless a check says that it wanted that."""
+    case = PlannedCase(
+        record.case_id,
+        f"suite.yaml::test_{record.check}[{record.case_id}]",
+        record.suite,
+        record.check,
+        record.benchmark,
+        record.config,
+        record.instance_id,
+        record.repeat,
+    )
+    element = case_element(result_of(case, record))
+    assert element.find("error") is not None and element.find("failure") is None
+    names = [item.get("name") for item in element.iter("property")]
+    assert "mask_reason" in names and "reward" not in names, f"JUnit properties: {names}"
 
 
 def assert_fresh_verifier(record: EpisodeRecord) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from swe_pytest.results.codec import Malformed
 from swe_pytest.results.encoding import InconsistentRecord, read_record
-from swe_pytest.results.events import EpisodeBegin, EpisodeEnd, PlannedCase
+from swe_pytest.results.events import CheckEnd, EpisodeBegin, EpisodeEnd, PlannedCase
 from swe_pytest.results.ledger import LedgerState, read_ledger
 from swe_pytest.results.properties import Property, properties_of, properties_of_planned
 from swe_pytest.results.record import EpisodeRecord, Failure, Outcome
@@ -88,7 +88,7 @@ def _results(run_dir: RunDir, state: LedgerState, problems: list[str]) -> Iterat
             continue
         record = _record_of(run_dir, case, end, problems)
         if record is not None:
-            yield _with_record(state, case, record)
+            yield result_of(case, record, state.checked.get(case.case_id))
         else:
             yield _without_record(state, case, begun, end, not_run)
 
@@ -118,8 +118,8 @@ def _record_of(
     return record
 
 
-def _with_record(state: LedgerState, case: PlannedCase, record: EpisodeRecord) -> CaseResult:
-    check = state.checked.get(case.case_id)
+def result_of(case: PlannedCase, record: EpisodeRecord, check: CheckEnd | None = None) -> CaseResult:
+    """Return what became of a case that has a record; `check` is what its check made of it, if it did."""
     return CaseResult(
         case=case,
         outcome=record.outcome,
