@@ -67,6 +67,8 @@ def verifier_spec(case: Case, task: Task, gold: Gold) -> SandboxSpec:
         memory=verifier.memory,
         pids=verifier.pids,
         ttl_s=limits.sandbox_ttl_s,
+        # Given up again before any code of the candidate runs, which then cannot look into the first process.
+        cap_add=("SETPCAP",),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from swe_pytest.agents.contract import Agent, AgentEnd, AgentResult, AgentSessio
 from swe_pytest.agents.gold import GoldAgent
 from swe_pytest.benchmarks.task import Task
 from swe_pytest.episode import lifecycle
+from swe_pytest.episode.run import Run
 from swe_pytest.results.record import EpisodeRecord, Outcome, Stage
 from swe_pytest.sandbox.contract import Sandbox
 from swe_pytest.suites.plan import Case
@@ -150,6 +152,13 @@ def test_an_empty_patch_needs_no_verifier(make: Maker, play: Play) -> None:
     record = play(make({"agent": {"harness": "noop"}}))
     assert record.reward == 0.0 and record.verdict is not None and record.verdict.reason == "empty patch"
     assert [box.role for box in record.sandboxes] == ["task"]
+
+
+def test_candidates_cannot_look_into_the_verifiers_first_process(make: Maker, play: Play, run: Run) -> None:
+    """The tests run without the capability that would open the control channel, or its secret, to them."""
+    record = play(make())
+    trace = json.loads((run.directory.episode_dir(record.case_id) / "trace.json").read_text())
+    assert trace["trace"]["guarded"] is True and trace["trace"]["completed"] is True
 
 
 def test_the_record_says_what_produced_it(make: Maker, play: Play) -> None:
