@@ -225,7 +225,8 @@ class SandboxProvider(ABC):
         is for the caller to say.
 
         Raises: ImageMissing, CreateFailed, EngineUnreachable; SandboxGone when the container died by any
-            other hand than its own or ours; OutOfMemory when its memory limit was reached and it died of that.
+            other hand than its own or ours; OutOfMemory when its memory limit killed any process, also if the
+            script went on: what it then says is not complete.
         """
 
     @abstractmethod
