@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from swe_pytest.results.record import Failure, Stage
 
 _MESSAGE_CHARS = 2000
@@ -38,15 +36,12 @@ class DeadlinePassed(Exception):
     kind = "episode_timeout"
 
 
-@dataclass(frozen=True, slots=True)
 class Masked(Exception):
-    """A rule of ours says that this episode says nothing about the agent."""
+    """A rule of ours says that this episode says nothing about the agent. `kind` is the failure class."""
 
-    kind: str
-    message: str
-
-    def __str__(self) -> str:
-        return self.message
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        super().__init__(message)
 
 
 def failure_of(error: BaseException, stage: Stage, instance_id: str) -> Failure:

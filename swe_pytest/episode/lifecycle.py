@@ -119,7 +119,10 @@ class Attempt:
         except BaseException as error:  # noqa: BLE001 - nothing is swallowed: it is recorded, or returned to be raised
             self.failure = failure_of(error, self.journal.stage, self.task.instance_id)
             interruption = None if isinstance(error, Exception) else error
-        self._close(session)
+        try:
+            self._close(session)
+        except BaseException as error:  # noqa: BLE001 - returned to be raised; what was measured before it stays
+            interruption = interruption or error
         return interruption
 
     def _stages(self, session: ExitStack) -> None:
