@@ -137,9 +137,11 @@ def verdict_on(
 
 
 def test_a_fix_is_worth_one(verdict_on: VerdictOn) -> None:
-    """The right answer, with a test of the candidate's own beside it, gets the full reward and no finding."""
+    """The right answer, with a test of the candidate's own beside it, gets the full reward; the test is left out."""
     verdict = verdict_on({"calc.py": RIGHT, "test_mine.py": TESTS})
-    assert (verdict.official, verdict.reward, verdict.reason, verdict.findings) == (True, 1.0, "", ())
+    assert (verdict.official, verdict.reward, verdict.reason) == (True, 1.0, "")
+    assert [finding.rule for finding in verdict.findings] == ["files_restored"]
+    assert verdict_on({"calc.py": RIGHT}).findings == ()
 
 
 def test_no_fix_is_worth_nothing(verdict_on: VerdictOn) -> None:
@@ -183,7 +185,7 @@ def test_planted_runner_files_are_taken_away(verdict_on: VerdictOn, files: dict[
     """What would be loaded instead of, or before, the runner is gone when the tests run, and the record says so."""
     verdict = verdict_on(files)
     assert (verdict.official, verdict.reward) == (False, 0.0)
-    restored = [finding.detail for finding in verdict.findings if finding.rule == "runner_config_restored"]
+    restored = [finding.detail for finding in verdict.findings if finding.rule == "files_restored"]
     assert restored == list(files)
 
 

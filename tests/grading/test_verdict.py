@@ -193,7 +193,7 @@ def test_a_remark_changes_no_reward(grader: Grader) -> None:
     trace = replace(GOOD, restored=("conftest.py",))
     verdict = judge(EVALUATION, trace, Run(log_of(*ALL_PASS), truncated=True), PATCH, grader)
     assert verdict.reward == 1.0
-    assert [finding.rule for finding in verdict.findings] == ["runner_config_restored", "log_truncated"]
+    assert [finding.rule for finding in verdict.findings] == ["files_restored", "log_truncated"]
 
 
 def test_nothing_is_decisive_about_an_unresolved_run() -> None:
