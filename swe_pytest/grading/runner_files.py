@@ -3,9 +3,9 @@
 Four kinds. *Test files* are graded as the benchmark has them: a solution's own tests prove nothing, and
 code in them runs in the runner. *Runner files* (conftest.py, pytest.ini, karma.conf.js, .rspec …) exist
 only for the runner. *Mixed files* (setup.cfg, pyproject.toml, package.json, Makefile …) serve the product
-as well: a fix may well touch them, so they count only where a changed line belongs to the runner, judged by the sections,
-keys and targets that the hunk shows. *Programs* are files that the official test command itself starts.
-A path that the gold patch touches never counts. A file that a mixed rule cannot read (binary) does.
+as well: a fix may well touch them, so they count only where a changed line belongs to the runner, judged
+by the sections, keys and targets that the hunk shows. *Programs* are files that the official test command
+itself starts. A path that the gold patch touches never counts. A file that a mixed rule cannot read (binary) does.
 """
 
 from __future__ import annotations
