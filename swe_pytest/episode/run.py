@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,13 +47,15 @@ def open_run(directory: RunDir, ownership: Ownership, engine: Engine) -> Iterato
     from swe_pytest.sandbox.witness import Witness
 
     lanes = Lanes(directory.path / "locks" / "lanes", LANES_PER_CPU * (os.cpu_count() or 1))
-    with Witness(engine, ownership) as witness, Grader() as grader:
+    with Witness(engine, ownership) as witness, Grader() as grader, ExitStack() as closing:
+        provider = DockerProvider(engine, ownership, lanes, witness)
+        closing.callback(provider.close)
         yield Run(
             directory=directory,
             ledger=Ledger(directory.ledger),
             ownership=ownership,
             engine=engine,
-            provider=DockerProvider(engine, ownership, lanes, witness),
+            provider=provider,
             grader=grader,
             versions=versions(),
         )

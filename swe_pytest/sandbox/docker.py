@@ -54,6 +54,10 @@ class DockerProvider(SandboxProvider):
         self._witness = witness
         self._made: defaultdict[str, list[str]] = defaultdict(list)
 
+    def close(self) -> None:
+        """Close the connections to the engine; whatever asks again opens new ones."""
+        self._api.close()
+
     @contextmanager
     def open(self, spec: SandboxSpec, prologue: Prologue | None = None) -> Iterator[Sandbox]:
         image, facts = self._image(spec)

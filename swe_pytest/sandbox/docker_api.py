@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from swe_pytest.sandbox.engine import Engine
 from swe_pytest.sandbox.errors import EngineUnreachable
-from swe_pytest.sandbox.stream import Stream
+from swe_pytest.sandbox.stream import Closeable, Stream
 
 if TYPE_CHECKING:
     import docker
@@ -263,4 +263,6 @@ def _stream(raw: object) -> Stream:
         # Not blocking: with an empty buffer this asks the connection once and finds nothing, or finds
         # the very bytes that would have come next.
         early = bytes(buffered.peek(1)) if buffered is not None else b""
-    return Stream(connection, early, owner=(raw, response))
+    # The response first: its buffer lies around the very object that `raw` is.
+    wrappers = [cast("Closeable", part) for part in (response, raw) if part is not None]
+    return Stream(connection, early, owners=tuple(wrappers))

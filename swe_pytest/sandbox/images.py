@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -25,12 +25,14 @@ _NO_PROGRESS = ("Waiting", "Retrying")
 
 def ensure_image(engine: Engine, reference: str, *, pull: bool = True, stall_s: float = STALL_S) -> Image:
     """See SandboxProvider.ensure_image. `stall_s` bounds a pull that makes no progress."""
-    return ImageStore(DockerApi(engine), stall_s=stall_s).ensure(reference, pull=pull)
+    with closing(DockerApi(engine)) as api:
+        return ImageStore(api, stall_s=stall_s).ensure(reference, pull=pull)
 
 
 def missing_images(engine: Engine, references: Sequence[str]) -> list[str]:
     """See SandboxProvider.missing_images."""
-    return ImageStore(DockerApi(engine)).missing(references)
+    with closing(DockerApi(engine)) as api:
+        return ImageStore(api).missing(references)
 
 
 class ImageStore:

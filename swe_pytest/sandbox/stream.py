@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Literal
+from typing import Literal, Protocol
 
 STDOUT = 1
 STDERR = 2
@@ -27,6 +27,10 @@ _BUSY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _BROKEN = (ConnectionError, ssl.SSLError)
 
 End = Literal["eof", "cut", "deadline", "stopped"]
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
 
 
 class Capture:
@@ -75,11 +79,13 @@ class Stream:
     reader makes the removal of the container wait for it (20 s and more when measured).
     """
 
-    def __init__(self, connection: socket.socket, early: bytes = b"", owner: object = None) -> None:
-        """`early` came with the engine's answer already; `owner` must live as long as the connection."""
+    def __init__(
+        self, connection: socket.socket, early: bytes = b"", owners: tuple[Closeable, ...] = ()
+    ) -> None:
+        """`early` came with the engine's answer already; `owners` live as long as the connection."""
         connection.settimeout(0.0)
         self._connection = connection
-        self._owner = owner
+        self._owners = owners
         self._early = early
         self._header = bytearray()
         self._left = 0
@@ -98,7 +104,11 @@ class Stream:
             self._connection.shutdown(socket.SHUT_RDWR)
         with suppress(OSError):
             self._connection.close()
-        self._owner = None
+        # The library's wrappers hold the connection open as long as they are open themselves.
+        for wrapper in self._owners:
+            with suppress(OSError):
+                wrapper.close()
+        self._owners = ()
 
     def converse(
         self,

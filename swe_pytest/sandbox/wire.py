@@ -63,6 +63,13 @@ class Stream:
         with suppress(OSError):
             self._raw.shutdown(socket.SHUT_RDWR)
 
+    def release(self) -> None:
+        """Close for good; only for the thread that reads, since nobody may be in `lines` any more."""
+        self.close()
+        with suppress(OSError):
+            self._response.close()
+        self._raw.close()
+
 
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str, timeout_s: float) -> None:

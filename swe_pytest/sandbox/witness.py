@@ -133,7 +133,7 @@ class Witness:
             except (OSError, ValueError, http.client.HTTPException):
                 pass  # cut in the middle of a line; it comes again in the next stream
             finally:
-                stream.close()
+                stream.release()
             stream = self._open_again()
 
     def _open_again(self) -> Stream | None:

@@ -152,3 +152,10 @@ def test_without_an_engine_nothing_begins(project: Project, workers: list[str]) 
     assert done.status == 4, done.out
     assert "no episode can run" in done.out and "unix:///nonexistent/engine.sock" in done.out
     assert "Traceback" not in done.out and "INTERNALERROR" not in done.out
+
+
+def test_nothing_of_ours_warns(project: Project) -> None:
+    """A user who turns warnings into errors sees none of ours: no connection or file is left to the collector."""
+    project.suite(configs=["gold", project.command("true")], checks=["rollout", "interrupted"])
+    done = project.run("suites", "-W", "error")
+    assert done.status == 0, done.out
