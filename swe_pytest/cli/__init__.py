@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import swe_pytest
+from swe_pytest.sandbox.errors import SandboxError
 
 # Each module has add_parser(subparsers) and run(args) -> exit status.
 _COMMANDS = ("validate", "resolve", "schema", "prepare", "images", "regrade", "report", "gc", "doctor")
@@ -26,6 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         status: int = modules[args.command].run(args)
+    except SandboxError as error:
+        print(error, file=sys.stderr)
+        return 1
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): that is its right, not our failure.
         sys.stderr.close()
