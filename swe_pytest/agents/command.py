@@ -10,6 +10,8 @@ from swe_pytest.benchmarks.task import Task
 from swe_pytest.sandbox.contract import Sandbox
 from swe_pytest.sandbox.errors import CommandTimeout
 
+# The kernel takes no longer single argument (128 KiB with its end).
+_LONGEST = 128 * 1024 - 64
 # What is kept of the command's output; the end tells most about how a turn went.
 _LOG_BYTES = 1024 * 1024
 
@@ -43,6 +45,10 @@ class _CommandSession(AgentSession):
             "SWE_PYTEST_INSTANCE_ID": self.task.instance_id,
             "SWE_PYTEST_WORKDIR": self.task.workdir,
         }
+        size = len(self.agent.command.encode("utf-8", "surrogatepass"))
+        if size > _LONGEST or "\0" in self.agent.command:
+            detail = f"no command of {size} bytes (at most {_LONGEST}) or with a NUL in it can be run; use a script"
+            return AgentResult(AgentEnd.LAUNCH_FAILED, detail=detail)
         try:
             # One stream, so that the log keeps the order in which things were said.
             result = self.sandbox.exec(
@@ -55,6 +61,9 @@ class _CommandSession(AgentSession):
             )
         except CommandTimeout as timeout:
             return AgentResult(AgentEnd.TIMEOUT, detail=str(timeout))
+        if not result.began:
+            detail = f"the agent could not be started: {result.stdout.decode(errors='replace').strip()}"
+            return AgentResult(AgentEnd.LAUNCH_FAILED, result.exit_code, log=result.stdout, detail=detail)
         return AgentResult(AgentEnd.NORMAL, result.exit_code, turns=1, log=result.stdout)
 
     def close(self) -> None:

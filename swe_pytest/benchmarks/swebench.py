@@ -182,6 +182,8 @@ def parse_row(path: Path, number: int, raw: bytes) -> Row | Problem:
         return Problem(path, number, error.colno, f"no JSON: {error.msg}", "write one JSON object a line")
     except UnicodeDecodeError as error:
         return Problem(path, number, error.start + 1, "no UTF-8 text", "write the file as UTF-8")
+    except ValueError as error:  # a number of thousands of digits
+        return Problem(path, number, 1, f"no row: {error}", "write one JSON object a line")
     except RecursionError:
         return Problem(path, number, 1, "nested too deeply to be a row", "write one flat JSON object a line")
     if not isinstance(row, dict):

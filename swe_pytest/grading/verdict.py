@@ -14,6 +14,7 @@ What is whose fault, in the order in which it is asked:
     ended before the evaluation script was started   masked verifier_incomplete: no code of the candidate ran
     ended while the evaluation script ran            zero: the container lived, so only code in it can have
                                                      ended it, and from there on that is the candidate's
+    the log was cut, and what is left does not pass  masked output_limit, terminal
     no result in the log, and official code sees     masked environment_failed: a printed excuse may turn a
     the environment's fault                          zero into a mask, never into a reward
     else                                             the official verdict, less what integrity decides
@@ -76,6 +77,13 @@ def judge(
     if zero is not None:
         return zero
     official = grader.grade(evaluation, run.output)
+    if run.truncated and not official.resolved:
+        raise NotMeasured(
+            "output_limit",
+            f"{evaluation.instance_id}: the log was too long, and what is left out may be the results; "
+            "next: have the evaluation write less",
+            terminal=True,
+        )
     if not official.found and _is_environments(official.infra_hint, evaluation):
         raise NotMeasured(
             "environment_failed",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swe_pytest.pytest_plugin import collection, outcomes, summary
+from swe_pytest.pytest_plugin import collection, listing, outcomes, summary
 from swe_pytest.pytest_plugin.fixtures import case, episode, run_episode, task_sandbox, verifier_sandbox
 from swe_pytest.pytest_plugin.member import MEMBER, Member, RunFacts
 from swe_pytest.pytest_plugin.options import MARKER, add_options
@@ -35,11 +35,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(config.stash[OWNER], "swe_pytest_owner")
         if config.pluginmanager.hasplugin("dsession") or config.pluginmanager.hasplugin("xdist"):
             config.pluginmanager.register(XdistHooks(config), "swe_pytest_xdist")
+    if config.getoption("--swe-list"):
+        config.pluginmanager.register(listing, "swe_pytest_list")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if MEMBER in config.stash:
         config.stash[MEMBER].close()
+    if OWNER in config.stash:
+        config.stash[OWNER].close()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -88,22 +92,26 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
     if config.getoption("--swe-list") or config.getoption("collectonly"):
         return
-    from swe_pytest.pytest_plugin.plan import takes_part
+    from swe_pytest.pytest_plugin.plan import name_apart, takes_part
 
     if not any(takes_part(item) for item in session.items):
         return
+    name_apart(session.items)
     worker = getattr(config, "workerinput", {}).get("workerid")
     config.stash[MEMBER].join(session.items, write_plan=worker in (None, "gw0"))
     if worker is None:
         config.stash[OWNER].begin()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    if session.config.getoption("--swe-list"):
-        summary.print_list(session)
-        return True
-    return None
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    finally:
+        # What follows tells the results, in bounded time: a SIGTERM now must not lose them.
+        session.config.stash[MEMBER].termination.disarm()
+        if OWNER in session.config.stash:
+            session.config.stash[OWNER].termination.disarm()
 
 
 pytest_runtest_makereport = outcomes.pytest_runtest_makereport

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from swe_pytest.problem import InvalidFiles, Problem
+from swe_pytest.pytest_plugin.plan import marked
 
 if TYPE_CHECKING:
     from swe_pytest.suites.plan import Case, Plan
@@ -198,6 +198,5 @@ def _marked_cases(metafunc: pytest.Metafunc, marker: pytest.Mark) -> list[Case]:
     except InvalidFiles as invalid:
         raise pytest.Collector.CollectError(str(invalid)) from None
     # Another episode than the suite's own of the same case, so it needs a name of its own in the run.
-    test = metafunc.definition.nodeid
-    mark = hashlib.sha256(test.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    mark = marked(metafunc.definition.nodeid)
     return [replace(case, suite=f"{case.suite}+{metafunc.function.__name__}-{mark}") for case in cases]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from swe_pytest.pytest_plugin.termination import sigterm_unwinds
+from swe_pytest.pytest_plugin.plan import case_of, marked
+from swe_pytest.pytest_plugin.termination import Termination
 from swe_pytest.results.record import EpisodeRecord
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class Member:
         self._opened = ExitStack()
         self._run: Run | None = None
         self._planned: set[str] = set()
+        self._ran: Counter[tuple[str, str]] = Counter()
+        self.termination = Termination()
         self._task: dict[str, ExitStack] = {}
 
     # -- the plan -------------------------------------------------------------------------------------
@@ -71,7 +75,7 @@ class Member:
         self._opened.enter_context(hold_lock(directory.lock(self.facts.process)))
         if self.facts.process != "main":
             # The controller ends its workers this way; what they are at is cleaned up and recorded.
-            self._opened.enter_context(sigterm_unwinds())
+            self._opened.enter_context(self.termination)
         planned = planned_cases(items)
         self._planned.update(case.case_id for case in planned)
         if write_plan:
@@ -93,6 +97,7 @@ class Member:
         from swe_pytest.results.properties import properties_of
 
         run = self._open()
+        case = self._own(case, item)
         self._ensure_planned(run, case, item)
         record = run_episode(case, run)
         item.user_properties[:] = [*item.user_properties, *properties_of(record)]
@@ -169,6 +174,18 @@ class Member:
             ownership = Ownership(facts.run_id, facts.owner, facts.process)
             self._run = self._opened.enter_context(open_run(self.directory(), ownership, engine))
         return self._run
+
+    def _own(self, case: Case, item: pytest.Item) -> Case:
+        """Return the case under a name that no other episode of the run has.
+
+        A case that the plan has for this item keeps its name; one that a test brings itself is named after
+        the test, and an item's second episode is counted: otherwise one record would overwrite another.
+        """
+        if case is not case_of(item):
+            case = replace(case, suite=f"{case.suite}+{marked(item.nodeid)}")
+        self._ran[(item.nodeid, case.case_id)] += 1
+        times = self._ran[(item.nodeid, case.case_id)]
+        return case if times == 1 else replace(case, id=f"{case.id}.{times}")
 
     def _ensure_planned(self, run: Run, case: Case, item: pytest.Item) -> None:
         """A case that a user's own fixture made is planned now: planned = measured + masked + not run, always."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from swe_pytest.pytest_plugin.member import RunFacts, claimed
-from swe_pytest.pytest_plugin.termination import sigterm_unwinds
+from swe_pytest.pytest_plugin.termination import Termination
 
 if TYPE_CHECKING:
     from swe_pytest.results.aggregate import RunResults
@@ -45,7 +45,9 @@ class Owner:
         self.leaked: list[str] = []
         self.problems: list[str] = []
         self.results: RunResults | None = None
+        self.termination = Termination()
         self._held = ExitStack()
+        self._until_the_end = ExitStack()
         self._engine: Engine | None = None
         self._guardian: Guardian | None = None
 
@@ -79,7 +81,7 @@ class Owner:
             raise pytest.UsageError(f"no episode can run: {error}") from error
         self.begun = True
         self._held.enter_context(hold_lock(directory.lock("controller")))
-        self._held.enter_context(sigterm_unwinds())
+        self._until_the_end.enter_context(self.termination)
         Ledger(directory.ledger).run_begin(self.facts.run_id, sys.argv, versions())
         # Every process of the run uses this one engine, whatever its own environment says.
         directory.engine.write_text(self._engine.dump(), encoding="utf-8")
@@ -148,6 +150,10 @@ class Owner:
             session.exitstatus = judge_run(self, exitstatus)
         finally:
             self._held.close()
+
+    def close(self) -> None:
+        """The session is over and everything told. Idempotent."""
+        self._until_the_end.close()
 
     def _end_workers(self, directory: RunDir) -> None:
         """Ask workers to unwind their episodes, wait for them, and end those that do not."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +26,23 @@ def case_of(item: pytest.Item) -> Case | None:
     callspec = getattr(item, "callspec", None)
     found = callspec.params.get("case") if callspec is not None else None
     return found if isinstance(found, Case) else None
+
+
+def marked(nodeid: str) -> str:
+    """Return a short name that stands for an item in case ids."""
+    return hashlib.sha256(nodeid.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+
+
+def name_apart(items: list[pytest.Item]) -> None:
+    """Give the same case in several items (a test that is parametrized further, say) a name in each."""
+    seen: dict[str, int] = {}
+    for item in items:
+        case = case_of(item)
+        if case is None:
+            continue
+        times = seen[case.case_id] = seen.get(case.case_id, 0) + 1
+        if times > 1:
+            item.callspec.params["case"] = replace(case, id=f"{case.id}.{times}")  # type: ignore[attr-defined]
 
 
 def takes_part(item: pytest.Item) -> bool:

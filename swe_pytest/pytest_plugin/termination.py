@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 
 
-@contextmanager
-def sigterm_unwinds() -> Iterator[None]:
-    """While inside, the first SIGTERM raises Terminated in the main thread; later ones change nothing.
+class Termination:
+    """A context in which the first SIGTERM raises Terminated in the main thread; later ones change nothing.
 
+    After `disarm` none does: whoever is already ending must not be stopped from telling the results.
     Outside the main thread (where signals cannot be handled) nothing is changed.
     """
-    from swe_pytest.episode.failure import Terminated
 
-    received = False
+    def __init__(self) -> None:
+        self._armed = True
+        self._before: signal._HANDLER = None
 
-    def unwind(number: int, frame: FrameType | None) -> None:
-        nonlocal received
-        if not received:
-            received = True
+    def disarm(self) -> None:
+        """From now on SIGTERM is ignored, until the context is left. Idempotent."""
+        self._armed = False
+
+    def __enter__(self) -> Termination:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._unwind)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+
+    def _unwind(self, number: int, frame: FrameType | None) -> None:
+        from swe_pytest.episode.failure import Terminated
+
+        if self._armed:
+            self._armed = False
             raise Terminated("SIGTERM")
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, unwind)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

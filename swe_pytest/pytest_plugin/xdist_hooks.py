@@ -31,6 +31,8 @@ class XdistHooks:
         # The first worker writes the plan before it reports its collection, and no test is sent out
         # before all have reported: so ownership is taken in time, and only if there is something to own.
         if (self._owner.facts.directory / "ledger.jsonl").exists():
+            if node.config.getoption("dist") == "each":
+                raise pytest.UsageError("--dist each would run every case once a worker; use --swe-repeats N")
             self._owner.begin()
 
     @pytest.hookimpl

@@ -44,13 +44,18 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """How a command ended. Output is bytes; when `truncated`, head and tail are kept around a marked gap."""
+    """How a command ended. Output is bytes; when `truncated`, head and tail are kept around a marked gap.
+
+    `began` is false where the engine could not start it for a reason of the command's own (no such program
+    or user, arguments too long): then `exit_code` is 126 or 127 and `stdout` says why.
+    """
 
     exit_code: int
     stdout: bytes
     stderr: bytes
     truncated: bool
     duration_s: float
+    began: bool = True
 
 
 @dataclass(frozen=True, slots=True)

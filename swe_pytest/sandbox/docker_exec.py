@@ -122,7 +122,8 @@ class DockerSandbox(Sandbox):
                 limit=f"{max_output} bytes each",
                 remedy="raise the limit, or have the command write less",
             )
-        return ExecResult(ended.exit_code, ended.stdout.value(), ended.stderr.value(), truncated, duration_s)
+        stdout, stderr = ended.stdout.value(), ended.stderr.value()
+        return ExecResult(ended.exit_code, stdout, stderr, truncated, duration_s, not _never_ran(ended))
 
     def write_files(self, files: Mapping[str, bytes], *, mode: int = 0o644) -> None:
         for path in files:
@@ -382,10 +383,12 @@ def _begun(ended: _Ended) -> bool:
 
     Text alone proves nothing, for a command may print it; but one that ran has a process id.
     """
-    if ended.state.pid != 0 or ended.exit_code not in (NOT_EXECUTABLE, NO_COMMAND):
-        return True
-    told = ended.stdout.value()
-    return not told.startswith(_NOT_BEGUN) or any(text in told for text in _OWN_FAULT)
+    return not _never_ran(ended) or any(text in ended.stdout.value() for text in _OWN_FAULT)
+
+
+def _never_ran(ended: _Ended) -> bool:
+    refused = ended.state.pid == 0 and ended.exit_code in (NOT_EXECUTABLE, NO_COMMAND)
+    return refused and ended.stdout.value().startswith(_NOT_BEGUN)
 
 
 def _shown(argv: Sequence[str]) -> str:

@@ -204,9 +204,13 @@ def _rows(
 ) -> tuple[list[RowRef], frozenset[str]]:
     if suite.rows is not None:
         file = node.place.path.parent / suite.rows
-        if not file.is_file():
+        try:
+            there = file.is_file()
+        except OSError:  # a name that no file can have
+            there = False
+        if not there:
             remedy = f"the path is relative to {node.place.path.parent}"
-            problems.append(node.place_of("rows").problem(f"no rows file '{suite.rows}'", remedy))
+            problems.append(node.place_of("rows").problem(f"no rows file '{suite.rows[:200]}'", remedy))
             return [], frozenset()
     else:
         file = source.prepared_rows()

@@ -95,6 +95,21 @@ def test_an_agent_that_could_not_work_is_masked(make: Maker, play: Play, scripte
     assert str(Stage.VERIFY) not in stages(record)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"agent": {"harness": "command", "command": "true"}, "sandbox": {"user": "nobody-here"}},
+        {"agent": {"harness": "command", "command": "true # " + "x" * 200_000}},
+    ],
+    ids=["no-such-user", "too-long"],
+)
+def test_an_agent_that_was_never_started_is_masked(make: Maker, play: Play, config: dict) -> None:
+    """What the engine could not even begin is no empty patch of an agent."""
+    record = play(make(config))
+    assert record.outcome is Outcome.MASKED and record.reward is None
+    assert record.failure is not None and record.failure.failure_class == "agent_launch_failed"
+
+
 def test_infrastructure_is_tried_again(make: Maker, play: Play, scripted: ScriptedAgent) -> None:
     """A failure that is not terminal is tried again up to max_attempts, and stays on record."""
     scripted.kills = 1

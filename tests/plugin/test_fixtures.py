@@ -69,3 +69,36 @@ def test_a_test_without_a_case_is_told_what_to_do(project: Project) -> None:
     done = project.run("test_none.py")
     assert done.status != 0
     assert "@pytest.mark.swe" in done.out
+
+
+def test_every_episode_has_a_record_of_its_own(project: Project) -> None:
+    """Parametrized tests, tests that share a case, and a second run of a case never overwrite a record."""
+    project.suite()
+    (project.folder / "test_many.py").write_text(
+        "import pytest\n"
+        "from swe_pytest import load_cases\n"
+        "@pytest.mark.parametrize('k', [1, 2])\n"
+        "@pytest.mark.swe(suite='suites/mine')\n"
+        "def test_param(case, k, episode):\n    assert episode.resolved\n"
+        "@pytest.mark.swe(suite='suites/mine')\n"
+        "def test_twice(case, run_episode):\n    assert run_episode(case).case_id != run_episode(case).case_id\n"
+        "class TestShared:\n"
+        "    @pytest.fixture(scope='class')\n"
+        "    def case(self):\n        return load_cases('suites/mine')[0]\n"
+        "    def test_a(self, episode):\n        assert episode.resolved\n"
+        "    def test_b(self, episode):\n        assert episode.resolved\n"
+    )
+    for workers in ([], ["-n", "2"]):
+        done = project.run("test_many.py", *workers)
+        assert done.status == 0, done.out
+        totals = done.results["totals"]
+        assert (totals["planned"], totals["measured"]) == (6, 6)
+        assert len(done.records) == 6
+
+
+def test_dist_each_is_refused(project: Project) -> None:
+    """Running every case once a worker would give one case two records: it is a usage error."""
+    project.suite()
+    done = project.run("suites", "-n", "2", "--dist", "each")
+    assert done.status == 4 and "--swe-repeats" in done.out, done.out
+    assert project.left() == []

@@ -184,6 +184,24 @@ def test_pytest_timeout_masks(project: Project, method: str) -> None:
     assert project.left() == []
 
 
+def test_sigterm_while_results_are_told_loses_none(project: Project) -> None:
+    """A TERM after the last test changes nothing: what was measured is written, and the status is its own."""
+    project.suite()
+    (project.folder / "conftest.py").write_text(
+        "import os, signal, pytest\n"
+        "@pytest.hookimpl(wrapper=True, tryfirst=True)\n"
+        "def pytest_sessionfinish(session):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    result = yield\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return result\n"
+    )
+    done = project.run("suites")
+    assert done.status == 0, done.out
+    assert done.results["totals"]["measured"] == 1
+    assert len(done.junit) == 1 and "1 resolved" in done.out
+
+
 FAULTS = [
     {"kill": "task", "after_command": 1},
     {"kill": "task", "after_command": 0},
