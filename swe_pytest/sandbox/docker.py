@@ -52,6 +52,7 @@ class DockerProvider(SandboxProvider):
         self._ownership = ownership
         self._lanes = lanes
         self._witness = witness
+        self._ensured: dict[str, tuple[Image, ImageFacts]] = {}
         self._made: defaultdict[str, list[str]] = defaultdict(list)
 
     def close(self) -> None:
@@ -95,7 +96,12 @@ class DockerProvider(SandboxProvider):
             return result
 
     def ensure_image(self, reference: str, *, pull: bool = True) -> Image:
-        return self._images.ensure(reference, pull=pull)
+        found = self._images.find(reference)
+        if found is None:
+            self._images.ensure(reference, pull=pull)
+            found = self._images.demand(reference)
+        self._ensured[reference] = found
+        return found[0]
 
     def missing_images(self, references: Sequence[str]) -> list[str]:
         return self._images.missing(references)
@@ -106,7 +112,9 @@ class DockerProvider(SandboxProvider):
         return self._witness.lives(case_id, settle_s, expected=self._made.pop(case_id, ()))
 
     def _image(self, spec: SandboxSpec) -> tuple[Image, ImageFacts]:
-        image, facts = self._images.demand(spec.image)
+        # Ensured when its episode began: asking again for each of its containers would only cost time, and
+        # one that has gone since is missed by the create itself.
+        image, facts = self._ensured.get(spec.image) or self._images.demand(spec.image)
         if self._witness is not None:
             self._witness.note_image(spec.image, image.digest)
         return image, facts
