@@ -40,6 +40,7 @@ class Owner:
         self.facts = facts
         self.begun = False
         self.reported: set[str] = set()
+        self.crashed: list[pytest.TestReport] = []
         self.failed = 0
         self.masked_suites: set[str] = set()
         self.leaked: list[str] = []
@@ -52,8 +53,20 @@ class Owner:
         self._guardian: Guardian | None = None
 
     def refuse_reuse(self) -> None:
-        """Raises: pytest.UsageError when the run directory already holds a run: results are never mixed."""
-        if (self.facts.directory / "ledger.jsonl").exists():
+        """Look before anything is collected whether the run directory can be used and is free.
+
+        Raises: pytest.UsageError; results of two runs are never mixed.
+        """
+        directory = self.facts.directory
+        try:
+            taken = (directory / "ledger.jsonl").exists()
+            nearest = next(each for each in (directory, *directory.parents) if each.exists())
+            usable = nearest.is_dir() and os.access(nearest, os.W_OK)
+        except OSError:
+            taken, usable = False, False
+        if not usable:
+            raise pytest.UsageError(f"{directory} cannot hold the results; choose another --swe-run-dir")
+        if taken:
             raise pytest.UsageError(
                 f"{self.facts.directory} already holds a run; choose another --swe-run-id or --swe-run-dir, "
                 f"or look at it with: swe-pytest report {self.facts.directory}"

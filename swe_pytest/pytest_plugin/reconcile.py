@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 def tell_the_rest(owner: Owner, session: pytest.Session, directory: RunDir) -> None:
     """Report every planned case that pytest has not reported: masked where it had begun, else not run."""
+    for crash in owner.crashed:
+        session.config.hook.pytest_runtest_logreport(report=teardown_of(crash))
     ledger = Ledger(directory.ledger)
     state = read_ledger(directory.ledger)
     for planned in state.planned.values():
@@ -48,6 +50,8 @@ def mask_crashed(owner: Owner, nodeid: str, report: pytest.TestReport) -> None:
             report.when = "setup"
             report.longrepr = f"masked: {end.mask_reason}"
             report.user_properties[:] = properties_of_planned(planned, end)
+            owner.reported.add(nodeid)
+            owner.crashed.append(report)
 
 
 def teardown_of(report: pytest.TestReport) -> pytest.TestReport:

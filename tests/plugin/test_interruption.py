@@ -165,6 +165,7 @@ def test_a_dead_worker_is_an_error_with_the_instances_properties(project: Projec
     assert done.status == 1, done.out
     case = done.junit["test_rollout[agent-toy__a-1]"]
     assert case.find("error") is not None
+    assert done.xml.read_text().count("<testcase ") == 2, "one case an item"
     told = properties(case)
     assert told["instance_id"] == "toy__a-1" and told["outcome"] == "masked" and "reward" not in told
     assert told["failure_class"] == "worker_died"

@@ -159,3 +159,14 @@ def test_nothing_of_ours_warns(project: Project) -> None:
     project.suite(configs=["gold", project.command("true")], checks=["rollout", "interrupted"])
     done = project.run("suites", "-W", "error")
     assert done.status == 0, done.out
+
+
+def test_a_run_directory_that_cannot_be_used_is_a_usage_error(project: Project) -> None:
+    """A file in its place, or a name that no folder can have, is told before anything begins."""
+    project.suite()
+    (project.folder / "file").write_text("")
+    for place in ("file", "file/below", "x" * 300):
+        for workers in ([], ["-n", "2"]):
+            done = project.run("suites", *workers, "--swe-run-dir", place)
+            assert done.status == 4, done.out
+            assert "choose another --swe-run-dir" in done.out and "INTERNALERROR" not in done.out
