@@ -74,7 +74,7 @@ def _parsers_as_written(package: Path) -> dict[str, str]:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=table)], value=ast.Dict(keys=keys, values=values)):
                     if table.startswith("MAP_REPO_TO_PARSER_"):
-                        for key, value in zip(keys, values):  # noqa: B905 - runs on any Python
+                        for key, value in zip(keys, values):  # noqa: B905 - `strict` is newer than some Pythons this runs on
                             if isinstance(key, ast.Constant) and isinstance(value, ast.Name):
                                 names[str(key.value)] = value.id
     return names

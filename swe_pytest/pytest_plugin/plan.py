@@ -42,7 +42,7 @@ def name_apart(items: list[pytest.Item]) -> None:
             continue
         times = seen[case.case_id] = seen.get(case.case_id, 0) + 1
         if times > 1:
-            item.callspec.params["case"] = replace(case, id=f"{case.id}.{times}")  # type: ignore[attr-defined]
+            item.callspec.params["case"] = replace(case, id=f"{case.id}.{times}")  # type: ignore[attr-defined]  # parametrized items have it
 
 
 def takes_part(item: pytest.Item) -> bool:

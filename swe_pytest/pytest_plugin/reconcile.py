@@ -67,7 +67,7 @@ def teardown_of(report: pytest.TestReport) -> pytest.TestReport:
     )
     node = getattr(report, "node", None)
     if node is not None:
-        closing.node = node  # type: ignore[attr-defined]
+        closing.node = node  # type: ignore[attr-defined]  # xdist sets it so too
     return closing
 
 

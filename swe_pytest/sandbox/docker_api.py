@@ -89,7 +89,7 @@ class DockerApi:
 
     def image(self, reference: str) -> ImageFacts:
         with self._asking(f"image {reference}"):
-            told = self._client.inspect_image(reference)  # type: ignore[no-untyped-call]
+            told = self._client.inspect_image(reference)  # type: ignore[no-untyped-call]  # not typed by the library
             config = told.get("Config") or {}
             return ImageFacts(
                 str(told["Id"]), tuple(told.get("RepoDigests") or ()), str(config.get("User") or "")
@@ -98,7 +98,7 @@ class DockerApi:
     def create(self, name: str, config: Mapping[str, object]) -> str:
         """Return the id of the new container."""
         with self._asking(f"create {name}"):
-            made = self._client.create_container_from_config(dict(config), name)  # type: ignore[no-untyped-call]
+            made = self._client.create_container_from_config(dict(config), name)  # type: ignore[no-untyped-call]  # not typed by the library
             return str(made["Id"])
 
     def start(self, container: str) -> None:

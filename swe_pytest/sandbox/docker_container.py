@@ -143,7 +143,7 @@ class Holding:
         failure: SandboxError | None = None
         for attempt in range(ATTEMPTS):
             if attempt:
-                time.sleep(0.2 * attempt)
+                time.sleep(0.2 * attempt)  # an engine that refused names no event to await
             labels = self._ownership.labels(spec.role, spec.case_id, time.time() + spec.ttl_s)
             claim = Claim(self._ownership.name(spec.role), labels)
             self._claims.append(claim)
@@ -212,7 +212,7 @@ class Holding:
             except EngineUnreachable:
                 if time.monotonic() + pause > give_up:
                     raise
-                time.sleep(pause)
+                time.sleep(pause)  # an engine that does not answer cannot tell when it will
                 pause *= 2
 
     def _failed(self, spec: SandboxSpec, claim: Claim, reason: str) -> SandboxError:
@@ -253,7 +253,7 @@ class Holding:
         while not self._look(claim):
             if claim.refused or time.monotonic() + pause > give_up:
                 return False  # should it come still later, the run's sweep finds it by its labels
-            time.sleep(pause)
+            time.sleep(pause)  # the create may have been lost: then no event ever comes
             pause *= 2
         return True
 
@@ -269,7 +269,7 @@ class Holding:
                 problem = error
             if time.monotonic() + pause > give_up:
                 break
-            time.sleep(pause)
+            time.sleep(pause)  # after a refusal; a removal under way is awaited by `_gone`
             pause = min(2 * pause, 2.0)
         if isinstance(problem, EngineUnreachable):
             raise problem

@@ -214,14 +214,14 @@ class DockerSandbox(Sandbox):
                     container=self.name,
                     remedy="see the engine's log; the sandbox or the host may be out of processes or memory",
                 )
-            time.sleep(0.1 * attempt)
+            time.sleep(0.1 * attempt)  # whatever was lacking names no event to await
         if ended.exit_code == KILLED:
             # The death of the container, too, ends the stream as if the command had just ended, and the
             # engine may hear of the command's end first.
             settled = time.monotonic() + DEATH_S
             while time.monotonic() < settled:
                 self.check()
-                time.sleep(DEATH_S / 5)
+                time.sleep(DEATH_S / 5)  # what is awaited is that nothing happens
             self._count_memory_kills()
         return ended
 
@@ -248,7 +248,7 @@ class DockerSandbox(Sandbox):
         state = self._api.exec_state(exec_id)
         give_up = time.monotonic() + SETTLE_S
         while state.running and time.monotonic() < give_up:
-            time.sleep(0.01)
+            time.sleep(0.01)  # the engine has no call that waits for a command
             state = self._api.exec_state(exec_id)
         if end == "cut" or state.running or state.exit_code is None:
             self.check()

@@ -127,7 +127,7 @@ class ScriptRun:
         try:
             state = self._api.state(claim.id)
             while state.running and time.monotonic() < give_up:
-                time.sleep(0.02)
+                time.sleep(0.02)  # milliseconds; a wait by the engine could not be bounded so tightly
                 state = self._api.state(claim.id)
         except Refused as refused:
             raise self._gone(claim, f"it was removed meanwhile ({refused.reason})") from refused

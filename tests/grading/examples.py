@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from swe_pytest.grading.evaluation import Evaluation
+from swe_pytest.results.record import PatchFile
 
 SCRIPT = """#!/bin/bash
 set -uxo pipefail
@@ -51,3 +52,17 @@ def log_of(*lines: str, before: str = "", after: str = "", closing: str = CLOSIN
 
 def evaluation(**changes: object) -> Evaluation:
     return replace(EVALUATION, **changes)  # type: ignore[arg-type]
+
+
+def diff_of(path: str, *lines: str, heading: str = "", status: str = "M") -> tuple[list[PatchFile], bytes]:
+    """A patch of one hunk in one file, as git writes it."""
+    old = sum(not line.startswith("+") for line in lines)
+    new = sum(not line.startswith("-") for line in lines)
+    a, b = ("/dev/null" if status == "A" else f"a/{path}"), ("/dev/null" if status == "D" else f"b/{path}")
+    text = [
+        f"diff --git a/{path} b/{path}",
+        f"--- {a}",
+        f"+++ {b}",
+        f"@@ -1,{old} +1,{new} @@ {heading}".rstrip(),
+    ]
+    return [PatchFile(path, status)], "\n".join([*text, *lines, ""]).encode()

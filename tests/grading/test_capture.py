@@ -50,7 +50,7 @@ APPLY = f"""
 set -e
 ({STATE}) >/w/after 2>&1 || :
 cmp /w/before /w/after
-rm -f /etc/gitconfig /root/.gitconfig
+rm -f /etc/gitconfig ~/.gitconfig
 mkdir /w/orig; cd /w/orig; tar -xf ../orig.tar --strip-components=1
 [ ! -s /w/patch.diff ] || git apply /w/patch.diff
 git init -q --bare /w/h; echo /swe-pytest/start/objects >/w/h/objects/info/alternates
@@ -159,7 +159,7 @@ KINDS = {
         "git config core.symlinks false; git config core.hooksPath /nonexistent; git config core.bare true; "
         "mkdir -p .git/info; printf '* -diff\n* text eol=crlf\n' >.git/info/attributes; "
         "printf '[diff]\\n external=/bin/false\\n[core]\\n autocrlf=true\\n excludesFile=/w/ex\\n' >/etc/gitconfig; "
-        "cp /etc/gitconfig /root/.gitconfig; echo z >>a.py; echo n >n.py; printf 'x\\r\\n' >crlf.txt; chmod +x bare",
+        "cp /etc/gitconfig ~/.gitconfig; echo z >>a.py; echo n >n.py; printf 'x\\r\\n' >crlf.txt; chmod +x bare",
         "M a.py M bare M crlf.txt A n.py",
     ),
     "attributes": Case(
@@ -180,7 +180,7 @@ KINDS = {
 def clean_machine(sandbox: Sandbox) -> Iterator[None]:
     """What a case writes outside its checkout is gone afterwards."""
     yield
-    sandbox.exec("rm -rf /w /etc/gitconfig /root/.gitconfig", timeout_s=30, workdir="/")
+    sandbox.exec("rm -rf /w /etc/gitconfig ~/.gitconfig", timeout_s=30, workdir="/")
 
 
 def begin(sandbox: Sandbox, extra: str = "") -> Workspace:

@@ -14,7 +14,7 @@ from swe_pytest.sandbox.errors import CommandTimeout
 REPO = r"""
 set -eu
 export HOME=/nonexistent GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=n@e GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=n@e
-rm -rf /w /srv/* /opt/* /root/*.bundle; mkdir -p "/w/$CASE"; cd "/w/$CASE"
+rm -rf /w /srv/* /opt/* /home/*.bundle; mkdir -p "/w/$CASE"; cd "/w/$CASE"
 git init -q -b main r; cd r
 mkdir pkg; printf 'one\n' >pkg/a.py; printf '*.log\n' >.gitignore; git add -A; git commit -qm one
 printf 'two\n' >>pkg/a.py; git commit -qam two
@@ -52,7 +52,7 @@ HIDING_PLACES = {
     "clone_elsewhere": 'fix; git clone -q --bare . "/srv/$CASE.git"; back; forget',
     "shallow_clone_elsewhere": 'mkdir same; touch same/x; git add same; git commit -qm same; BASE=$(git rev-parse '
     'HEAD); fix; git clone -q --depth 1 "file://$PWD" "/opt/$CASE"; back; forget',
-    "bundle": 'fix; git bundle create -q "/root/$CASE.bundle" main; back; forget',
+    "bundle": 'fix; git bundle create -q "/home/$CASE.bundle" main; back; forget',
     "nested_clone": "fix; git clone -q . build.log; back; forget",
     "detached": "fix; git checkout -q --detach; git branch -q -f main; git checkout -q --detach $BASE",
     "staged": "fix; back; printf 'three\\n' >>pkg/a.py; git add -A",

@@ -218,7 +218,7 @@ class _Index:
         error: httpx2.HTTPError | None = None
         for attempt in range(ATTEMPTS):
             if attempt:
-                time.sleep(attempt * PAUSE_S)
+                time.sleep(attempt * PAUSE_S)  # an index that is busy names no event to await
             try:
                 return self._get_once(distribution)
             except httpx2.HTTPError as latest:

@@ -108,7 +108,7 @@ class ImageMaker:
 
         with _engine_errors(f"looking for {reference}"):
             try:
-                return str(self._client.inspect_image(reference)["Id"])  # type: ignore[no-untyped-call]
+                return str(self._client.inspect_image(reference)["Id"])  # type: ignore[no-untyped-call]  # not typed by the library
             except docker.errors.ImageNotFound:
                 return ""
 
