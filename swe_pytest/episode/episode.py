@@ -6,11 +6,10 @@ import json
 import time
 from dataclasses import asdict
 
-from swe_pytest.benchmarks.registry import benchmark
 from swe_pytest.benchmarks.rows_file import dataset_of
 from swe_pytest.benchmarks.task import Gold, Task
 from swe_pytest.episode.fault import FaultPlan
-from swe_pytest.episode.lifecycle import Attempt, verifier_spec
+from swe_pytest.episode.lifecycle import Attempt, instance_of, verifier_spec
 from swe_pytest.episode.run import Run
 from swe_pytest.grading.stored import write_evaluation, write_run
 from swe_pytest.results.encoding import write_record
@@ -31,7 +30,7 @@ def run_episode(case: Case, run: Run) -> EpisodeRecord:
     interrupts the process (Ctrl-C, SIGTERM, a test timeout) is raised again after the record is written.
     Raises: InvalidFiles when the case's row changed since collection.
     """
-    task, gold = benchmark(case.benchmark).load(case.ref)
+    task, gold = instance_of(case)
     started = time.time()
     run.ledger.episode_begin(case.case_id, run.ownership.process)
     earlier: list[Failure] = []

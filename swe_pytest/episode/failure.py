@@ -13,7 +13,6 @@ _TERMINAL = frozenset(
         "grader_missing",
         "unknown_parser",
         "test_patch_failed",
-        "workdir_missing",
         "seed_failed",
         "accidental_pass",
         "agent_timeout",

@@ -6,10 +6,11 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from swe_pytest.agents.contract import AgentEnd, AgentResult
 from swe_pytest.agents.registry import make_agent
+from swe_pytest.benchmarks.registry import benchmark
 from swe_pytest.benchmarks.task import Gold, Task
 from swe_pytest.episode.failure import DeadlinePassed, Masked, failure_of
 from swe_pytest.episode.fault import FaultPlan, FaultySandbox, verifier_killed_on_start
@@ -32,6 +33,18 @@ from swe_pytest.sandbox.contract import (
 )
 from swe_pytest.sandbox.errors import SandboxError
 from swe_pytest.suites.plan import Case
+
+
+def instance_of(case: Case) -> tuple[Task, Gold]:
+    """Return the two halves of a case's instance; a config's `workdir` outranks the row's in both.
+
+    Raises: InvalidFiles when the case's row changed since collection.
+    """
+    task, gold = benchmark(case.benchmark).load(case.ref)
+    workdir = case.config.sandbox.workdir
+    if workdir is None:
+        return task, gold
+    return replace(task, workdir=workdir), replace(gold, evaluation=replace(gold.evaluation, workdir=workdir))
 
 
 def task_spec(case: Case, task: Task) -> SandboxSpec:

@@ -112,11 +112,10 @@ class Member:
     @contextmanager
     def task_sandbox(self, case: Case, item: pytest.Item) -> Iterator[Sandbox]:
         """A seeded task sandbox; `verifier_sandbox` of the same item removes it early."""
-        from swe_pytest.benchmarks.registry import benchmark
-        from swe_pytest.episode.lifecycle import seeded_sandbox
+        from swe_pytest.episode.lifecycle import instance_of, seeded_sandbox
 
         run = self._open()
-        task, _ = benchmark(case.benchmark).load(case.ref)
+        task, _ = instance_of(case)
         with ExitStack() as stack:
             self._task[item.nodeid] = stack
             stack.callback(self._task.pop, item.nodeid, None)
@@ -128,21 +127,20 @@ class Member:
     @contextmanager
     def verifier_sandbox(self, case: Case, patch: bytes, item: pytest.Item) -> Iterator[Sandbox]:
         """A fresh sandbox with the patch applied, after the item's task sandbox has been removed."""
-        from swe_pytest.benchmarks.registry import benchmark
-        from swe_pytest.episode.lifecycle import verifier_spec
+        from swe_pytest.episode.lifecycle import instance_of, verifier_spec
         from swe_pytest.sandbox.errors import CommandFailed
 
         task_stack = self._task.get(item.nodeid)
         if task_stack is not None:
             task_stack.close()
         run = self._open()
-        task, gold = benchmark(case.benchmark).load(case.ref)
+        task, gold = instance_of(case)
         run.provider.ensure_image(task.image)
         with run.provider.open(verifier_spec(case, task, gold)) as sandbox:
             if patch:
                 applied = sandbox.exec(
                     ["git", "-c", "safe.directory=*", "apply", "--whitespace=nowarn", "-"],
-                    timeout_s=case.config.limits.capture_s,
+                    timeout_s=case.config.limits.exec_s,
                     stdin=patch,
                     workdir=task.workdir,
                 )

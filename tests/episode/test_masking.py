@@ -136,6 +136,12 @@ def test_a_checkout_that_cannot_be_seeded_is_masked_before_the_agent(make: Maker
     assert stages(record) == [Stage.SEED, Stage.CLOSE]
 
 
+def test_a_configs_workdir_outranks_the_rows(make: Maker, play: Play) -> None:
+    """The agent works, and the patch is graded, where the config says the checkout is."""
+    config = {"sandbox": {"workdir": "/testbed"}}
+    assert play(make(config, workdir="/etc")).reward == 1.0
+
+
 def test_a_hanging_test_is_a_measured_zero(make: Maker, play: Play) -> None:
     """Tests that the candidate's code makes hang are its own fault."""
     script = "#!/bin/bash\n: '>>>>> Start Test Output'\necho '>>>>> Start Test Output'\nsleep 300\n"
